@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The front door. It installs what is missing on Debian and forwards to CMake, which also works alone:
+# cmake -B build -DKokkos_ROOT=... ; cmake --build build
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+RANKS ?= 2
+CMAKE_ARGS ?=
+SETUP ?= yes
+CUDA_CHECK ?= yes
+
+# What `make demo` computes; `build/knapformer simulate --help` explains the options. At these rates no
+# sample is longer than 4096 tokens, and the imbalance between two ranks is worth a third of a step.
+DEMO_ARGS ?= simulate --manifest tests/data/manifests/videos_and_images.csv \
+	--patch 96 --temporal 8 --samples-per-rank 6 --seed 3 --trace build/demo.h5 --json build/demo.json
+
+# The cores are shared out between the ranks; no rank is bound to a single one. Open MPI (OMPI_, from
+# version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it.
+THREADS ?= $(shell n=$$(($$(nproc) / $(RANKS))); echo $$((n > 0 ? n : 1)))
+MPIRUN = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
+	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 \
+	PRTE_MCA_hwloc_default_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+	$(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) \
+	mpirun -n $(RANKS)
+
+# The generator can only be chosen for a new build folder, $(1).
+generator = $(if $(wildcard $(1)/CMakeCache.txt),,$(if $(shell command -v ninja 2>&1),-G Ninja))
+
+# Runs the tests in the build folder $(1), and says how many ran: none is a failure.
+define run_tests
+	@echo "== running the tests in $(1)"
+	@rm -f $(1)/tests.xml; \
+	ctest --test-dir $(1) --output-on-failure --no-tests=error --output-junit tests.xml; status=$$?; \
+	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
+endef
+
+.PHONY: help setup build demo check asan install
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo      set up this machine, build, and run balanced training on $(RANKS) ranks'
+	@echo 'make check     set up this machine, build, and run every test'
+	@echo 'make build     set up this machine and build, in build/'
+	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
+	@echo 'make asan      the tests once more, with address and undefined-behaviour sanitizers'
+	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
+	@echo
+	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
+	@echo 'CMAKE_ARGS="-DKokkos_ROOT=..." is passed to CMake'
+
+setup:
+ifneq ($(SETUP),no)
+	@CMAKE_ARGS='$(CMAKE_ARGS)' bash cmake/setup-debian.sh
+endif
+
+build: setup
+	@echo '== configuring build'
+	@cmake --preset release $(call generator,build) $(CMAKE_ARGS)
+	@echo '== building with $(JOBS) jobs'
+	@cmake --build build -j $(JOBS)
+
+demo: build
+	@echo '== running knapformer on $(RANKS) ranks'
+	@$(MPIRUN) build/knapformer $(DEMO_ARGS)
+
+check: build
+	$(call run_tests,build)
+ifneq ($(CUDA_CHECK),no)
+	@echo '== compiling the device code with nvcc'
+	@cmake -DKNAPFORMER_ENABLE_CUDA_CHECK=ON build >build/cuda-check.log || { cat build/cuda-check.log; exit 1; }
+	@cmake --build build -j $(JOBS) --target cuda-check
+endif
+
+asan: setup
+	@echo '== configuring build-asan'
+	@cmake --preset asan $(call generator,build-asan) $(CMAKE_ARGS)
+	@echo '== building with sanitizers and $(JOBS) jobs'
+	@cmake --build build-asan -j $(JOBS)
+	$(call run_tests,build-asan)
+
+install: build
+	@echo '== installing to $(PREFIX)'
+	@cmake --install build --prefix '$(PREFIX)'

@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What the runtime library needs. The planner (KnapFormer::plan) needs none of it.
+
+# A project that adds this one as a subdirectory sees the targets found here (CMake 3.24).
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
+endif()
+
+find_package(Kokkos 4.6 REQUIRED)
+find_package(MPI 3.1 REQUIRED COMPONENTS C CXX)
+find_package(HDF5 1.10 REQUIRED COMPONENTS C)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(fmt REQUIRED)
+
+# CBLAS: OpenBLAS unless BLA_VENDOR says otherwise.
+if(NOT DEFINED BLA_VENDOR)
+  set(BLA_VENDOR OpenBLAS)
+endif()
+find_package(BLAS REQUIRED)
+find_path(CBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas REQUIRED)
+
+# An installed static library links these two by the files found here (KnapFormerConfig.cmake).
+add_library(KnapFormer::cblas INTERFACE IMPORTED GLOBAL)
+target_link_libraries(KnapFormer::cblas INTERFACE BLAS::BLAS)
+target_include_directories(KnapFormer::cblas INTERFACE ${CBLAS_INCLUDE_DIR})
+
+add_library(KnapFormer::hdf5 INTERFACE IMPORTED GLOBAL)
+target_link_libraries(KnapFormer::hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+target_include_directories(KnapFormer::hdf5 INTERFACE ${HDF5_C_INCLUDE_DIRS})

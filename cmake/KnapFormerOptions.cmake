@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+option(KNAPFORMER_ENABLE_RUNTIME "Build the library on Kokkos and MPI and the program; off: the planner alone" ON)
+option(KNAPFORMER_ENABLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
+option(KNAPFORMER_ENABLE_PERF "Build the benchmarks (needs Google Benchmark)" OFF)
+option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, without running it (target cuda-check)" OFF)
+option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
+set(KNAPFORMER_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+
+# Warnings are for us: they are never exported to consumers.
+function(knapformer_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+endfunction()
+
+# Sanitizers reach the test programs too, through the build interface only.
+function(knapformer_sanitize target)
+  if(KNAPFORMER_SANITIZE)
+    target_compile_options(${target} PUBLIC
+      $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+    target_link_options(${target} PUBLIC $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE}>)
+  endif()
+endfunction()
+
+# What every library target of this project shares. `name` is its name in the package.
+function(knapformer_library target name)
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  knapformer_warnings(${target})
+  knapformer_sanitize(${target})
+endfunction()
+
+# Sources of the target `knapformer` that never run on a device: the CUDA compile check leaves them out.
+function(knapformer_host_only)
+  list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY knapformer PROPERTIES KNAPFORMER_HOST_ONLY ON)
+endfunction()

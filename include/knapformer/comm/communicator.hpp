@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <knapformer/comm/mpi.hpp>
+#include <knapformer/plan/error.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace knapformer {
+
+/// Bytes for a peer, and bytes expected from one. Several ranges for one peer travel in the order
+/// given.
+struct SendRange {
+  int peer = 0;
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+struct ReceiveRange {
+  int peer = 0;
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+struct CommunicatorOptions {
+  double report_seconds = 60;    ///< waiting without progress is reported to the log after this
+  double timeout_seconds = 600;  ///< and fails after this
+  std::function<void(std::string_view)> log;  ///< receives reports; none by default
+
+  /// The largest single message; larger ranges travel in parts. The same on all ranks, at most 1
+  /// GiB.
+  std::int64_t message_bytes = std::int64_t{1} << 30;
+
+  /// MPI is given device memory as it is. Off: it passes through pinned host memory, which an MPI
+  /// that is not GPU-aware needs for memory that the host cannot read.
+  bool direct = Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                           Kokkos::DefaultExecutionSpace::memory_space>::accessible;
+};
+
+/// An exchange under way. Keeps what it was given alive until it is done. Movable, not copyable.
+class Request {
+ public:
+  Request();
+  Request(Request&&) noexcept;
+  Request& operator=(Request&&) noexcept;
+  ~Request();  ///< waits; an error is then reported to the log only
+
+  /// Returns when everything sent may be reused and everything expected has arrived; device work
+  /// that completes the exchange is then enqueued on the instance it was started with. Throws
+  /// Error, naming the silent peers, after timeout_seconds without progress, and when a peer's
+  /// exchange carries another fingerprint or other sizes than ours. A second wait does nothing.
+  void wait();
+
+  struct State;
+  explicit Request(std::unique_ptr<State> state);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// The ranks of one balancing group, or of the world. A handle: copies share the communicator.
+///
+/// Duplicates the MPI communicator given, so it never sees the caller's messages, and frees the
+/// duplicate with the last handle, which must happen before Kokkos::finalize and MPI_Finalize. All
+/// ranks call the collective functions in the same order, from one thread at a time. MPI errors
+/// become Error.
+///
+/// A rank that cannot go on (see fail(), and every Error that a Request throws) tells all others,
+/// and each of them throws the same Error from the collective function it waits in or calls next;
+/// when several ranks fail at once, one of their Errors. The communicator is then of no further
+/// use.
+class Communicator {
+ public:
+  explicit Communicator(MPI_Comm comm, CommunicatorOptions options = {});
+
+  int rank() const;
+  int size() const;
+  MPI_Comm mpi() const;
+  const CommunicatorOptions& options() const;
+
+  /// Collective. Groups of `group_size` consecutive ranks; throws Error unless it divides size()
+  /// and is the same on all ranks.
+  Communicator split(int group_size) const;
+
+  // --- Host collectives, for metadata. T is trivially copyable.
+
+  void barrier() const;
+
+  /// One block of `mine.size()` elements from every rank, in rank order: size() * mine.size()
+  /// elements.
+  template <class T>
+  std::vector<T> all_gather(std::span<const T> mine) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<T> all(mine.size() * static_cast<std::size_t>(size()));
+    all_gather_bytes(mine.data(), mine.size() * sizeof(T), all.data());
+    return all;
+  }
+
+  /// Blocks of different length, in rank order; counts[r] elements come from rank r.
+  template <class T>
+  struct Gathered {
+    std::vector<T> values;
+    std::vector<std::int64_t> counts;
+  };
+  template <class T>
+  Gathered<T> all_gather_varying(std::span<const T> mine) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    Gathered<T> out;
+    const std::int64_t count = static_cast<std::int64_t>(mine.size());
+    out.counts = all_gather(std::span<const std::int64_t>(&count, 1));
+    std::size_t total = 0;
+    for (std::int64_t n : out.counts) total += static_cast<std::size_t>(n);
+    out.values.resize(total);
+    all_gather_varying_bytes(mine.data(), sizeof(T), out.counts, out.values.data());
+    return out;
+  }
+
+  /// Collective agreement on failure: every rank passes its own complaint, empty when all is well.
+  /// If any is not, every rank throws the same Error: the complaint that all have in common, or
+  /// "rank r: complaint" of the lowest rank that has one. The communicator stays usable.
+  void agree(std::string_view complaint) const;
+
+  /// Not collective: this rank cannot go on. Throws Error "rank r: complaint" here, and on every
+  /// other rank as described above.
+  [[noreturn]] void fail(std::string_view complaint) const;
+
+  // --- Device collectives. The view is contiguous; fences `exec` before MPI sees the bytes.
+
+  /// Sums `view` over the ranks, in place; every rank gets the same bits. T is double or float.
+  template <class T>
+  void all_reduce_sum(const Kokkos::DefaultExecutionSpace& exec,
+                      const Kokkos::View<T*, Kokkos::DefaultExecutionSpace>& view) const;
+
+  // --- Exchange
+
+  /// Collective. Starts sending and receiving byte ranges of device memory. Peers without bytes for
+  /// each other exchange nothing; both sides must agree on the ranges of a pair. Own ranges are
+  /// copied on `exec`, which is then fenced before MPI sees the bytes. The ranges must stay valid
+  /// until the request is done, for which `keep_alive` may hold them. `fingerprint` travels along
+  /// and must be the same on both sides. `then` is called once by wait(), when all bytes have
+  /// arrived.
+  ///
+  /// After an Error, `keep_alive` is never released while MPI may still touch its memory.
+  Request start_exchange(const Kokkos::DefaultExecutionSpace& exec,
+                         std::span<const SendRange> sends, std::span<const ReceiveRange> receives,
+                         std::uint64_t fingerprint, std::shared_ptr<void> keep_alive = {},
+                         std::function<void()> then = {}) const;
+
+  /// Device memory for `bytes` bytes to be used on `exec`, from a pool that lives as long as the
+  /// communicator. It returns there with the last reference, and work enqueued on `exec` may still
+  /// use it then.
+  std::shared_ptr<std::byte> scratch(const Kokkos::DefaultExecutionSpace& exec,
+                                     std::int64_t bytes) const;
+
+  struct Data;
+
+ private:
+  explicit Communicator(std::shared_ptr<Data> data);
+  void all_gather_bytes(const void* mine, std::size_t bytes, void* all) const;
+  void all_gather_varying_bytes(const void* mine, std::size_t element_bytes,
+                                std::span<const std::int64_t> counts, void* all) const;
+  std::shared_ptr<Data> data_;
+};
+
+}  // namespace knapformer

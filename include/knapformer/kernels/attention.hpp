@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/kernels/types.hpp>
+#include <knapformer/route/attention_problem.hpp>
+#include <span>
+
+namespace knapformer::kernels {
+
+/// One head of one problem, and the tokens [begin, end) whose queries (forward) or keys (backward)
+/// it is about. Its token t is head row first_row + t * row_step.
+struct AttentionItem {
+  std::int64_t first_row = 0;
+  std::int64_t row_step = 0;
+  std::int64_t length = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t segment = 0;  ///< which part of the keys, for the backward pass
+};
+
+/// What attention over a list of problems has to do, cut into items that run side by side. Made
+/// once for a routing and used by every block, forward and backward.
+struct AttentionWork {
+  Kokkos::View<AttentionItem*, Device> queries;  ///< a tile of queries each
+  Kokkos::View<AttentionItem*, Device> keys;     ///< a segment of keys each
+  std::int64_t head_rows = 0;
+  std::int64_t segments = 1;  ///< of keys in a problem, at most; their dq are summed in this order
+  bool causal = false;
+};
+
+/// `workers` is how many items run at a time; 0 stands for what `exec` runs. Keys are only cut into
+/// segments when there are fewer heads than would keep the workers busy.
+AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
+                                  bool causal, std::int64_t workers = 0);
+
+/// Softmax attention, softmax(q k^T / sqrt(d_head)) v, for every problem and head; causal: token t
+/// sees tokens up to t. Tiled, with a running maximum (arXiv 2205.14135). q, k, v, out
+/// [head_rows x d_head]; log_sum_exp [head_rows] is kept for the backward pass.
+///
+/// On the host the tiles are multiplied by the BLAS, called from inside a parallel region: it must
+/// then run on the calling thread, as OpenBLAS's OpenMP build does.
+template <class T>
+void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
+               const MatrixIn<T>& k, const MatrixIn<T>& v, const Matrix<T>& out,
+               const Vector<T>& log_sum_exp);
+
+/// Elements of the workspace of attention_backward.
+std::int64_t attention_workspace(const AttentionWork& work, std::int64_t d_head);
+
+/// Writes dq, dk, dv [head_rows x d_head]. Probabilities are recomputed from log_sum_exp.
+template <class T>
+void attention_backward(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
+                        const MatrixIn<T>& k, const MatrixIn<T>& v, const MatrixIn<T>& out,
+                        const VectorIn<T>& log_sum_exp, const MatrixIn<T>& dout,
+                        const Vector<T>& workspace, const Matrix<T>& dq, const Matrix<T>& dk,
+                        const Matrix<T>& dv);
+
+}  // namespace knapformer::kernels

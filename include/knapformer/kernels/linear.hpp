@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <knapformer/kernels/types.hpp>
+
+namespace knapformer::kernels {
+
+/// y = x weight^T + bias, row by row: x [rows x in], weight [out x in], bias [out], y [rows x out].
+template <class T>
+void linear(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
+            const VectorIn<T>& bias, const Matrix<T>& y);
+
+/// y = residual + x weight^T + bias. y may be the residual itself.
+template <class T>
+void linear_residual(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
+                     const VectorIn<T>& bias, const MatrixIn<T>& residual, const Matrix<T>& y);
+
+/// dx = dy weight; adds to dweight [out x in] and dbias [out]. The residual's gradient is dy
+/// itself.
+template <class T>
+void linear_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
+                     const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dweight,
+                     const Vector<T>& dbias);
+
+}  // namespace knapformer::kernels

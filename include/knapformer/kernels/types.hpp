@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <knapformer/comm/device.hpp>
+#include <type_traits>
+
+namespace knapformer {
+
+template <class T>
+using Vector = Kokkos::View<T*, Device>;
+
+/// Row-major. A view with padding between rows is welcome wherever only a Matrix is asked for.
+template <class T>
+using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, Device>;
+
+/// [rows x heads x d_head], packed.
+template <class T>
+using HeadRows = Kokkos::View<T***, Kokkos::LayoutRight, Device>;
+
+/// Integer coordinates of every token: [rows x 3].
+using Positions = Kokkos::View<std::int32_t* [3], Kokkos::LayoutRight, Device>;
+
+namespace kernels {
+
+// Inputs of kernels. They take no part in the deduction of T, so that views of non-const elements
+// convert; T comes from the outputs.
+template <class T>
+using VectorIn = std::type_identity_t<Vector<const T>>;
+template <class T>
+using MatrixIn = std::type_identity_t<Matrix<const T>>;
+template <class T>
+using HeadRowsIn = std::type_identity_t<HeadRows<const T>>;
+
+}  // namespace kernels
+}  // namespace knapformer

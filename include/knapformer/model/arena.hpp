@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/kernels/types.hpp>
+
+namespace knapformer {
+
+/// Device memory that several arrays share, and that only ever grows: used again and again, it soon
+/// allocates nothing.
+template <class T>
+class Arena {
+ public:
+  /// Hands out arrays one after another. They live as long as the arena is not laid out anew.
+  class Cursor {
+   public:
+    explicit Cursor(T* base) : base_(base) {}
+    Vector<T> vector(std::int64_t n) { return Vector<T>(take(n), n); }
+    Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
+      return Matrix<T>(take(rows * columns), rows, columns);
+    }
+    HeadRows<T> head_rows(std::int64_t rows, std::int64_t heads, std::int64_t d_head) {
+      return HeadRows<T>(take(rows * heads * d_head), rows, heads, d_head);
+    }
+    std::int64_t used() const { return used_; }
+
+   private:
+    T* take(std::int64_t n) {
+      constexpr std::int64_t kAlignment = 64 / sizeof(T);  // of a cache line
+      T* const start = base_ == nullptr ? nullptr : base_ + used_;
+      used_ += (n + kAlignment - 1) / kAlignment * kAlignment;
+      return start;
+    }
+    T* base_;
+    std::int64_t used_ = 0;
+  };
+
+  /// Calls assign(Cursor&), which takes its arrays from the cursor: once to count, and once for
+  /// good. What was laid out before is lost.
+  template <class Assign>
+  void lay_out(const Device& exec, const Assign& assign) {
+    Cursor count(nullptr);
+    assign(count);
+    if (count.used() > static_cast<std::int64_t>(storage_.extent(0))) {
+      storage_ = {};  // before the new one is there
+      storage_ =
+          Vector<T>(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::workspace"),
+                    count.used());
+    }
+    Cursor place(storage_.data());
+    assign(place);
+  }
+
+ private:
+  Vector<T> storage_;
+};
+
+}  // namespace knapformer

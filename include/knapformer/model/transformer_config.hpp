@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace knapformer {
+
+/// A stack of pre-norm transformer blocks (see TransformerBlock).
+struct TransformerConfig {
+  std::int64_t layers = 0;
+  std::int64_t d_model = 0;
+  std::int64_t heads = 0;
+  std::int64_t d_ffn = 0;  ///< width of the gated layer
+  bool causal = false;     ///< tokens only attend to earlier ones
+  bool checkpoint = true;  ///< keep only block inputs; the backward pass computes the rest again
+  double rms_eps = 1.1920929e-7;
+  double rope_base = 10000;
+
+  std::int64_t d_head() const { return d_model / heads; }
+};
+
+/// Throws Error, naming the field, unless all extents are positive (layers may be 0), heads divide
+/// d_model, and d_head is even.
+void check(const TransformerConfig& config);
+
+/// One parameter of a block: where it is in the block's flat array. Weights are [out, in],
+/// row-major; a vector has one column. Names are those of the reference implementation, e.g.
+/// "attn/qkv_proj/weight".
+struct ParameterInfo {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t columns = 1;
+  std::int64_t offset = 0;
+
+  std::int64_t size() const { return rows * columns; }
+};
+
+/// The parameters of one block in order, without gaps.
+std::vector<ParameterInfo> block_parameters(const TransformerConfig& config);
+
+}  // namespace knapformer

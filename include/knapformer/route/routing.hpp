@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <knapformer/comm/communicator.hpp>
+#include <knapformer/plan/plan.hpp>
+#include <knapformer/route/attention_problem.hpp>
+#include <knapformer/route/rows.hpp>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace knapformer {
+
+/// A chunk that this rank computes: rows [first_row, first_row + chunk.tokens) of its routed
+/// buffers.
+struct LocalChunk {
+  std::int64_t sequence = 0;
+  std::int64_t first_row = 0;
+  Chunk chunk;
+};
+
+/// The four ways in which rows move.
+enum class Movement { kRoute, kReverseRoute, kPreAttention, kPostAttention };
+
+/// Views that a started exchange will fill. wait() returns them.
+template <class... Views>
+class Pending {
+ public:
+  Pending(Request request, std::tuple<Views...> views)
+      : request_(std::move(request)), views_(std::move(views)) {}
+  /// Waits (see Request::wait) and returns the filled views: the view itself when there is one.
+  /// They are ready for work enqueued on the instance that the exchange was started with.
+  auto wait() {
+    request_.wait();
+    if constexpr (sizeof...(Views) == 1) {
+      return std::get<0>(views_);
+    } else {
+      return views_;
+    }
+  }
+
+ private:
+  Request request_;
+  std::tuple<Views...> views_;
+};
+
+/// A plan made ready to run on one rank. A value: cheap to copy, immutable, outlives the Balancer.
+///
+/// Words: *home* rows are this rank's own sequences as it loaded them, packed; *routed* rows are
+/// the chunks it computes, packed in the plan's order of sequences. q, k, v are [rows x heads x
+/// d_head]; after pre-attention they are head buffers (see AttentionProblem).
+///
+/// Every operation is collective over the group: all ranks call the same ones in the same order, a
+/// rank without rows too. It takes any number of views (see RowView) of any types, which travel in
+/// one exchange, their bytes unchanged. All enqueue on `exec` and fence it before MPI sees the
+/// bytes. A view of the wrong extent on any rank, and plans or widths that differ between ranks,
+/// make every rank throw (see Communicator), here or in its next collective call.
+///
+/// Each operation has four forms:
+///     auto outputs = routing.route(exec, views...);
+///     auto outputs = routing.start_route(exec, views...).wait();
+///     routing.route_into(exec, std::tie(outputs...), views...);
+///     routing.start_route_into(exec, std::tie(outputs...), views...).wait();
+/// The last two fill views of the caller, shaped like the results of the first two.
+class Routing {
+ public:
+  /// Not collective. Throws Error unless the plan is for as many ranks as the group has.
+  Routing(Communicator group, Plan plan);
+
+  const Plan& plan() const;
+  const Communicator& group() const;
+  std::int64_t home_rows() const;
+  std::int64_t routed_rows() const;
+  std::int64_t head_rows() const;  ///< rows of a head buffer here
+  std::span<const LocalChunk> chunks() const;
+  std::span<const AttentionProblem> attention_problems() const;
+
+  // What each movement of one view makes this rank send to other ranks, in rows: times the bytes of
+  // a row of that view for the first two, of one head row [d_head] for the others.
+  std::int64_t routed_away_rows() const;         ///< route
+  std::int64_t routed_back_rows() const;         ///< reverse route
+  std::int64_t attention_rows_sent() const;      ///< pre-attention
+  std::int64_t attention_rows_returned() const;  ///< post-attention
+
+  /// Home rows to routed rows. The first dimension of every view is home_rows(), that of the
+  /// results routed_rows(); the others stay.
+  template <RowView... V>
+  auto start_route(const Device& exec, const V&... views) const {
+    return start_new<Movement::kRoute>(exec, views...);
+  }
+  template <RowView... V>
+  auto route(const Device& exec, const V&... views) const {
+    return start_new<Movement::kRoute>(exec, views...).wait();
+  }
+  template <class... Out, RowView... V>
+  auto start_route_into(const Device& exec, const std::tuple<Out...>& out,
+                        const V&... views) const {
+    return start_into<Movement::kRoute>(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void route_into(const Device& exec, const std::tuple<Out...>& out, const V&... views) const {
+    start_into<Movement::kRoute>(exec, out, views...).wait();
+  }
+
+  /// Routed rows back to home rows.
+  template <RowView... V>
+  auto start_reverse_route(const Device& exec, const V&... views) const {
+    return start_new<Movement::kReverseRoute>(exec, views...);
+  }
+  template <RowView... V>
+  auto reverse_route(const Device& exec, const V&... views) const {
+    return start_new<Movement::kReverseRoute>(exec, views...).wait();
+  }
+  template <class... Out, RowView... V>
+  auto start_reverse_route_into(const Device& exec, const std::tuple<Out...>& out,
+                                const V&... views) const {
+    return start_into<Movement::kReverseRoute>(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void reverse_route_into(const Device& exec, const std::tuple<Out...>& out,
+                          const V&... views) const {
+    start_into<Movement::kReverseRoute>(exec, out, views...).wait();
+  }
+
+  /// q, k, v of this rank's tokens [routed_rows x heads x d_head] to head buffers
+  /// [head_rows x d_head]. Only sequences with a degree above 1 travel.
+  template <RowView... V>
+  auto start_pre_attention(const Device& exec, const V&... views) const {
+    return start_new<Movement::kPreAttention>(exec, views...);
+  }
+  template <RowView... V>
+  auto pre_attention(const Device& exec, const V&... views) const {
+    return start_new<Movement::kPreAttention>(exec, views...).wait();
+  }
+  template <class... Out, RowView... V>
+  auto start_pre_attention_into(const Device& exec, const std::tuple<Out...>& out,
+                                const V&... views) const {
+    return start_into<Movement::kPreAttention>(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void pre_attention_into(const Device& exec, const std::tuple<Out...>& out,
+                          const V&... views) const {
+    start_into<Movement::kPreAttention>(exec, out, views...).wait();
+  }
+
+  /// Head buffers back to [routed_rows x heads x d_head].
+  template <RowView... V>
+  auto start_post_attention(const Device& exec, const V&... views) const {
+    return start_new<Movement::kPostAttention>(exec, views...);
+  }
+  template <RowView... V>
+  auto post_attention(const Device& exec, const V&... views) const {
+    return start_new<Movement::kPostAttention>(exec, views...).wait();
+  }
+  template <class... Out, RowView... V>
+  auto start_post_attention_into(const Device& exec, const std::tuple<Out...>& out,
+                                 const V&... views) const {
+    return start_into<Movement::kPostAttention>(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void post_attention_into(const Device& exec, const std::tuple<Out...>& out,
+                           const V&... views) const {
+    start_into<Movement::kPostAttention>(exec, out, views...).wait();
+  }
+
+  // The transposes. Each takes cotangents shaped like the results of the operation that it belongs
+  // to, and returns cotangents shaped like its arguments. Every operation permutes rows over the
+  // whole group, and the transpose of a permutation is its inverse: the operation back.
+
+  template <RowView... V>
+  auto start_route_adjoint(const Device& exec, const V&... views) const {
+    return start_reverse_route(exec, views...);
+  }
+  template <RowView... V>
+  auto route_adjoint(const Device& exec, const V&... views) const {
+    return reverse_route(exec, views...);
+  }
+  template <class... Out, RowView... V>
+  auto start_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                const V&... views) const {
+    return start_reverse_route_into(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                          const V&... views) const {
+    reverse_route_into(exec, out, views...);
+  }
+
+  template <RowView... V>
+  auto start_reverse_route_adjoint(const Device& exec, const V&... views) const {
+    return start_route(exec, views...);
+  }
+  template <RowView... V>
+  auto reverse_route_adjoint(const Device& exec, const V&... views) const {
+    return route(exec, views...);
+  }
+  template <class... Out, RowView... V>
+  auto start_reverse_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                        const V&... views) const {
+    return start_route_into(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void reverse_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                  const V&... views) const {
+    route_into(exec, out, views...);
+  }
+
+  template <RowView... V>
+  auto start_pre_attention_adjoint(const Device& exec, const V&... views) const {
+    return start_post_attention(exec, views...);
+  }
+  template <RowView... V>
+  auto pre_attention_adjoint(const Device& exec, const V&... views) const {
+    return post_attention(exec, views...);
+  }
+  template <class... Out, RowView... V>
+  auto start_pre_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                        const V&... views) const {
+    return start_post_attention_into(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void pre_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                  const V&... views) const {
+    post_attention_into(exec, out, views...);
+  }
+
+  template <RowView... V>
+  auto start_post_attention_adjoint(const Device& exec, const V&... views) const {
+    return start_pre_attention(exec, views...);
+  }
+  template <RowView... V>
+  auto post_attention_adjoint(const Device& exec, const V&... views) const {
+    return pre_attention(exec, views...);
+  }
+  template <class... Out, RowView... V>
+  auto start_post_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                         const V&... views) const {
+    return start_pre_attention_into(exec, out, views...);
+  }
+  template <class... Out, RowView... V>
+  void post_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
+                                   const V&... views) const {
+    pre_attention_into(exec, out, views...);
+  }
+
+  /// All of the above without types: moves the rows of `from` to `to`, one output for each input.
+  /// The token side of pre- and post-attention has plan().heads() items a row, all others one.
+  /// `keep_alive` holds the memory until the request is done.
+  Request start(const Device& exec, Movement movement, std::span<const ConstRows> from,
+                std::span<const Rows> to, std::shared_ptr<void> keep_alive = {}) const;
+
+ private:
+  struct Data;
+
+  /// The view that receives what `view` sends.
+  template <Movement kMovement, class V>
+  auto make_output(const Device& exec, const V& view) const {
+    using T = typename V::non_const_value_type;
+    const auto alloc =
+        Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::moved rows");
+    if constexpr (kMovement == Movement::kPreAttention) {
+      static_assert(V::rank() == 3, "pre-attention takes [routed_rows x heads x d_head]");
+      return Kokkos::View<T**, Kokkos::LayoutRight, Device>(alloc, head_rows(), view.extent(2));
+    } else if constexpr (kMovement == Movement::kPostAttention) {
+      static_assert(V::rank() == 2, "post-attention takes head buffers [head_rows x d_head]");
+      return Kokkos::View<T***, Kokkos::LayoutRight, Device>(alloc, routed_rows(), plan().heads(),
+                                                             view.extent(1));
+    } else {
+      auto layout = view.layout();
+      layout.dimension[0] =
+          static_cast<std::size_t>(kMovement == Movement::kRoute ? routed_rows() : home_rows());
+      return Kokkos::View<typename V::non_const_data_type, typename V::array_layout, Device>(
+          alloc, layout);
+    }
+  }
+
+  template <Movement kMovement, class... V>
+  auto start_new(const Device& exec, const V&... views) const {
+    return start_into<kMovement>(exec, std::tuple(make_output<kMovement>(exec, views)...),
+                                 views...);
+  }
+
+  template <Movement kMovement, class... Out, class... V>
+  auto start_into(const Device& exec, const std::tuple<Out...>& outputs, const V&... views) const {
+    using Outputs = std::tuple<std::decay_t<Out>...>;
+    static_assert(sizeof...(V) > 0 && sizeof...(Out) == sizeof...(V), "one output for each input");
+    static_assert(
+        (std::is_same_v<typename std::decay_t<Out>::value_type, typename V::non_const_value_type> &&
+         ...),
+        "outputs have the types of the inputs, and are not const");
+    constexpr bool kFromTokens = kMovement == Movement::kPreAttention;
+    constexpr bool kToTokens = kMovement == Movement::kPostAttention;
+    const std::array<ConstRows, sizeof...(V)> from{rows_of(views, kFromTokens)...};
+    const auto to = std::apply(
+        [](const auto&... out) {
+          return std::array<Rows, sizeof...(Out)>{rows_of(out, kToTokens)...};
+        },
+        outputs);
+    Outputs filled(outputs);
+    auto keep =
+        std::make_shared<std::pair<std::tuple<V...>, Outputs>>(std::tuple<V...>(views...), filled);
+    return Pending(start(exec, kMovement, from, to, std::move(keep)), std::move(filled));
+  }
+
+  std::shared_ptr<const Data> data_;
+};
+
+}  // namespace knapformer

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace knapformer {
+
+/// The layout of trace files that this library writes and reads; docs/trace.md describes it.
+inline constexpr std::int64_t kTraceSchemaVersion = 1;
+
+/// What a whole run has in common.
+struct TraceHeader {
+  std::int64_t ranks = 1;       ///< of the world
+  std::int64_t group_size = 1;  ///< ranks of a balancing group; divides `ranks`
+  std::string topology = {};    ///< of each group
+  std::int64_t heads = 0;
+  std::int64_t d_model = 0;
+  std::int64_t layers = 0;
+  double gamma = 0;          ///< of the cost model
+  std::string dtype = {};    ///< of the model: "float" or "double"
+  std::int64_t threads = 1;  ///< of each rank
+  std::uint64_t seed = 0;
+  std::string data = {};  ///< DataSource::describe()
+  std::string command_line = {};
+  std::string library_version = {};  ///< filled in by the writer
+  std::string created = {};          ///< filled in by the writer: UTC, as 2025-01-31T23:59:59Z
+
+  std::int64_t groups() const { return ranks / group_size; }
+  friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
+};
+
+/// The plan of one balancing group in one step. Trivially copyable, so that it can be gathered.
+struct TraceGroup {
+  std::uint64_t plan_hash = 0;
+  double max_over_mean_before = 1;  ///< WIR
+  double max_over_mean_after = 1;
+  double max_over_min_before = 1;  ///< infinite when a rank has no work and another has
+  double max_over_min_after = 1;
+  double lower_bound_gap = 0;     ///< largest load / lower bound - 1
+  std::int64_t moved_tokens = 0;  ///< computed on another rank than their home
+  std::int64_t total_tokens = 0;
+  double plan_seconds = 0;  ///< the longest that a rank took to make the plan
+
+  friend bool operator==(const TraceGroup&, const TraceGroup&) = default;
+};
+
+/// One rank in one step. Trivially copyable, so that it can be gathered.
+struct TraceRank {
+  std::int64_t sequences = 0;  ///< loaded; as many as the lengths of the rank
+  std::int64_t tokens_before = 0;
+  std::int64_t tokens_after = 0;
+  double work_before = 0;  ///< in units of the cost model
+  double work_after = 0;
+  double plan_seconds = 0;  ///< gathering lengths, planning, preparing the routing
+  double route_seconds = 0;
+  double exchange_seconds = 0;  ///< pre-attention, post-attention and their adjoints
+  double compute_seconds = 0;
+  double reduce_seconds = 0;         ///< gradients over ranks
+  double wait_seconds = 0;           ///< for other ranks
+  double busy_seconds = 0;           ///< the step without waiting
+  std::int64_t bytes_routed = 0;     ///< sent to other ranks
+  std::int64_t bytes_exchanged = 0;  ///< sent to other ranks
+
+  friend bool operator==(const TraceRank&, const TraceRank&) = default;
+};
+
+/// One step of all ranks.
+struct TraceStep {
+  std::int64_t index = 0;  ///< of the step in its run, at least 0; need not be consecutive
+  bool balanced = false;   ///< false: everything stayed home
+  double seconds = 0;      ///< of the slowest rank
+  double loss = 0;
+  std::vector<TraceGroup> groups = {};  ///< one for each balancing group
+  std::vector<TraceRank> ranks = {};    ///< one for each rank
+  std::vector<std::vector<std::int64_t>>
+      lengths = {};  ///< per rank the tokens of each sequence it loaded
+
+  friend bool operator==(const TraceStep&, const TraceStep&) = default;
+};
+
+}  // namespace knapformer

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <knapformer/comm/communicator.hpp>
+#include <knapformer/model/transformer.hpp>
+#include <knapformer/plan/topology.hpp>
+#include <knapformer/trace/trace.hpp>
+#include <knapformer/train/data_source.hpp>
+#include <knapformer/train/phase_clock.hpp>
+#include <vector>
+
+namespace knapformer {
+
+struct SimulationOptions {
+  TransformerConfig model = {};
+  Topology topology;  ///< of each balancing group
+  double gamma = 0;   ///< of the cost model
+  std::int64_t steps = 20;
+  std::int64_t warmup = 2;  ///< steps before those, neither counted nor reported
+  std::uint64_t seed = 0;
+  double learning_rate = 0.01;
+};
+
+/// How well one way of placing tokens did over all measured steps.
+struct PlacementSummary {
+  double seconds = 0;         ///< sum of the step times
+  double median_seconds = 0;  ///< of a step
+  double tokens = 0;          ///< of all steps and ranks
+  double busy_max = 0;        ///< sum over steps of the largest busy time of a rank
+  double busy_mean = 0;       ///< sum over steps of the mean busy time
+  double work_max_over_mean =
+      1;  ///< WIR: largest over mean work of a rank, mean over groups and steps
+  double work_max_over_min = 1;  ///< infinite when some rank had nothing to do
+  double moved_share = 0;        ///< tokens computed away from home
+  double bytes_routed = 0;       ///< sent to other ranks, all steps
+  double bytes_exchanged = 0;
+  std::array<double, kPhases> phase_seconds{};  ///< mean over ranks and steps
+};
+
+/// The same steps without and with balancing.
+struct Simulation {
+  ClockKind clock =
+      ClockKind::kWall;  ///< of busy times and phases: CPU time when ranks share cores
+  double flops = 0;      ///< of all measured steps and ranks, recomputation included
+  std::vector<TraceStep> unbalanced;
+  std::vector<TraceStep> balanced;
+
+  /// Unbalanced over balanced step time.
+  double speedup() const;
+  /// What the imbalance allows: the largest over the mean busy time, without balancing.
+  double bound() const;
+  /// Largest relative difference of the loss in the same step of both.
+  double loss_difference() const;
+};
+
+PlacementSummary summarise(const std::vector<TraceStep>& steps);
+
+/// Collective over `world`; every rank gets the same result. Groups are `topology.ranks()`
+/// consecutive ranks. Both placements start from the same parameters and see the same data; they
+/// take turns step by step, so that what else happens on the machine meets both. `on_step` is
+/// called on every rank after each step of each placement, warm-up excluded. Double and float.
+template <class T>
+Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
+                    const SimulationOptions& options,
+                    const std::function<void(const TraceStep&)>& on_step = {});
+
+}  // namespace knapformer

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/model/transformer.hpp>
+#include <knapformer/route/routing.hpp>
+#include <span>
+#include <vector>
+
+namespace knapformer {
+
+/// One rank's samples of one step, packed: home rows.
+template <class T>
+struct Batch {
+  std::vector<std::int64_t> lengths;  ///< tokens of each sequence
+  Matrix<T> tokens;                   ///< [rows x d_model]
+  Matrix<T> targets;                  ///< [rows x d_model]
+  Positions positions;                ///< [rows x 3]: index in the sequence, 0, 0
+};
+
+/// Tokens and targets in [-1, 1) drawn by hashing (seed, step, home, element): the same on every
+/// device and in every run. Double and float.
+template <class T>
+Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> lengths,
+                              std::int64_t d_model, std::uint64_t seed, std::int64_t step,
+                              int home);
+
+}  // namespace knapformer

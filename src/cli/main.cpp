@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <knapformer/plan/error.hpp>
+#include <vector>
+
+#include "cli/info_command.hpp"
+#include "cli/launch.hpp"
+#include "cli/plan_command.hpp"
+#include "cli/simulate_command.hpp"
+#include "cli/text_file.hpp"
+
+namespace {
+
+using knapformer::cli::Command;
+using knapformer::cli::Launch;
+
+void run(Launch& launch, int argc, char** argv) {
+  CLI::App app("KnapFormer: online load balancing for training diffusion transformers",
+               "knapformer");
+  app.set_version_flag("--version", "knapformer " KNAPFORMER_VERSION);
+  const std::vector<Command> commands = {knapformer::cli::add_plan_command(app),
+                                         knapformer::cli::add_simulate_command(app),
+                                         knapformer::cli::add_info_command(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    if (launch.is_first()) knapformer::cli::write_text("-", app.help());
+    return;
+  } catch (const CLI::CallForVersion& version) {
+    if (launch.is_first()) knapformer::cli::write_text("-", std::string(version.what()) + '\n');
+    return;
+  } catch (const CLI::ParseError& error) {
+    throw knapformer::Error(std::string(error.what()) + " (see knapformer --help)");
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (command.collective) launch.initialize_mpi();
+    if (command.collective || launch.is_first()) command.run();
+    return;
+  }
+  throw knapformer::Error("a command is missing (see knapformer --help)");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of writing like any other
+  Launch launch;
+  return launch.run([&] { run(launch, argc, argv); });
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "cli/plan_command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <knapformer/plan/error.hpp>
+#include <knapformer/plan/planner.hpp>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "cli/plan_output.hpp"
+#include "cli/rank_table.hpp"
+#include "cli/text_file.hpp"
+
+namespace knapformer::cli {
+namespace {
+
+struct Options {
+  std::string lengths;
+  std::string topology;
+  std::optional<std::string> costs;
+  std::optional<std::string> json;
+  double gamma = 0.5;
+  std::int64_t d_model = 3072;
+  std::int64_t heads = 24;
+};
+
+RankTable read_lengths(const Options& options, const Topology& topology) {
+  const RankTable lengths =
+      read_rank_table(options.lengths, "lengths_by_rank", CostModel::kMaxLength);
+  if (lengths.ranks() != topology.ranks()) {
+    throw Error(lengths.source + " has lengths for " + std::to_string(lengths.ranks()) +
+                " ranks, but topology " + topology.name() + " is for " +
+                std::to_string(topology.ranks()));
+  }
+  return lengths;
+}
+
+RankTable read_costs(const Options& options, const RankTable& lengths) {
+  if (!options.costs) return {};
+  RankTable costs =
+      read_rank_table(*options.costs, "costs_by_rank", std::numeric_limits<std::int64_t>::max());
+  if (costs.offsets != lengths.offsets) {
+    throw Error(costs.source + " must have one cost for every length in " + lengths.source +
+                ", rank by rank; it has " + std::to_string(costs.values.size()) + " on " +
+                std::to_string(costs.ranks()) + " ranks for " +
+                std::to_string(lengths.values.size()) + " on " + std::to_string(lengths.ranks()));
+  }
+  return costs;
+}
+
+void run(const Options& options) {
+  if (options.costs == "-" && options.lengths == "-") {
+    throw Error("--lengths and --costs cannot both be read from the standard input");
+  }
+  const Topology topology = Topology::parse(options.topology);
+  const CostModel cost = CostModel::transformer(options.d_model, options.gamma);
+  const RankTable lengths = read_lengths(options, topology);
+  const RankTable costs = read_costs(options, lengths);
+  const Plan plan =
+      make_plan({topology, cost, options.heads, lengths.values, lengths.offsets, costs.values});
+  if (options.json) {
+    write_text(*options.json, plan_json(plan, topology));
+  } else {
+    write_text("-", plan_table(plan, topology));
+  }
+}
+
+}  // namespace
+
+Command add_plan_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* plan =
+      app.add_subcommand("plan", "Balance given sequence lengths, without running anything");
+  plan->add_option("--lengths", options->lengths,
+                   "JSON {\"lengths_by_rank\": [[...], ...]}; - for standard input")
+      ->type_name("FILE")
+      ->required();
+  plan->add_option("--topology", options->topology, "compute bags, e.g. g4n8 or g1n16+g4n4")
+      ->required();
+  plan->add_option("--gamma", options->gamma, "weight of attention in 6 d L + gamma L^2")
+      ->capture_default_str();
+  plan->add_option("--d-model", options->d_model, "width d of the model")->capture_default_str();
+  plan->add_option("--heads", options->heads, "attention heads of the model")
+      ->capture_default_str();
+  plan->add_option(
+          "--costs", options->costs,
+          "JSON {\"costs_by_rank\": [[...], ...]}: whole numbers that replace the cost model")
+      ->type_name("FILE");
+  plan->add_option("--json", options->json,
+                   "write the plan to FILE, or - for standard output; without it a table")
+      ->type_name("FILE");
+  return {plan, false, [options] { run(*options); }};
+}
+
+}  // namespace knapformer::cli

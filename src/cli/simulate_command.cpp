@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "cli/simulate_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <knapformer/plan/error.hpp>
+#include <knapformer/trace/trace_writer.hpp>
+#include <memory>
+#include <optional>
+
+#include "cli/progress.hpp"
+#include "cli/simulate_report.hpp"
+#include "cli/text_file.hpp"
+
+namespace knapformer::cli {
+namespace {
+
+struct Options {
+  std::string manifest;
+  std::string data_codes;
+  TokenRates rates;
+  std::int64_t samples_per_rank = 8;
+  std::int64_t max_text_tokens = 392;
+  std::uint64_t seed = 0;
+
+  std::string topology;
+  std::int64_t group_size = 0;
+  std::optional<double> gamma;
+
+  TransformerConfig model{.layers = 2, .d_model = 256, .heads = 4, .d_ffn = 0};
+  std::string dtype = "float";
+  double learning_rate = 0.01;
+  std::int64_t steps = 20;
+  std::int64_t warmup = 2;
+  std::optional<double> peak_gflops;
+
+  std::string json;
+  std::string trace;
+  std::string command_line;
+};
+
+std::unique_ptr<DataSource> open_data(const Options& options, std::int64_t ranks) {
+  if (!options.manifest.empty()) {
+    return make_manifest_source(
+        options.manifest, options.rates,
+        {.ranks = ranks, .samples_per_rank = options.samples_per_rank, .seed = options.seed});
+  }
+  return make_code_source(options.data_codes, options.rates, ranks, options.seed,
+                          options.max_text_tokens);
+}
+
+Topology choose_topology(const Options& options, std::int64_t world) {
+  const bool given = !options.topology.empty();
+  std::int64_t group = options.group_size;
+  if (given && group == 0) group = Topology::parse(options.topology).ranks();
+  if (group == 0) group = world;
+  Topology topology = given ? Topology::parse(options.topology) : Topology::singles(group);
+  if (topology.ranks() != group) {
+    throw Error(fmt::format("topology {} has {} ranks, but --group-size is {}", topology.name(),
+                            topology.ranks(), group));
+  }
+  if (group > world || world % group != 0) {
+    throw Error(
+        fmt::format("{} ranks cannot be split into balancing groups of {} (topology {}): start a "
+                    "multiple of {} ranks, or choose another --topology or --group-size",
+                    world, group, topology.name(), group));
+  }
+  return topology;
+}
+
+/// Work that can fail on one rank alone: then every rank throws.
+template <class Work>
+void settle(const Communicator& world, const Work& work) {
+  std::string complaint;
+  try {
+    work();
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  world.agree(complaint);
+}
+
+std::int64_t longest_sequence(const DataSource& data, const Options& options, std::int64_t ranks) {
+  std::int64_t longest = 0;
+  for (std::int64_t step = 0; step < options.warmup + options.steps; ++step) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      for (const std::int64_t n : data.lengths(step, rank)) longest = std::max(longest, n);
+    }
+  }
+  return longest;
+}
+
+/// What the ranks agree on before any work is done.
+struct Run {
+  SimulationOptions simulation;
+  TraceHeader header = {};
+  Calibration calibration = {};
+  std::unique_ptr<DataSource> data = {};
+  std::optional<TraceWriter> trace = {};  ///< on rank 0, where one is wanted
+};
+
+template <class T>
+Run prepare(const Communicator& world, const Device& exec, const Options& options) {
+  constexpr std::int64_t kLongestMeasured = 2048;  // longer ones take long and say the same
+  Run run{.simulation = {.topology = Topology::singles(world.size())}};
+  std::int64_t longest = 0;
+  settle(world, [&] {
+    run.simulation = {.model = options.model,
+                      .topology = choose_topology(options, world.size()),
+                      .gamma = options.gamma.value_or(0),
+                      .steps = options.steps,
+                      .warmup = options.warmup,
+                      .seed = options.seed,
+                      .learning_rate = options.learning_rate};
+    CostModel::transformer(options.model.d_model, run.simulation.gamma);
+    run.data = open_data(options, world.size());
+    longest = longest_sequence(*run.data, options, world.size());
+    Transformer<T>::check(options.model);
+    if (!options.json.empty() && options.json != "-" && world.rank() == 0)
+      write_text(options.json, "");
+  });
+
+  if (!options.gamma || !options.peak_gflops) {
+    run.calibration = calibrate<T>(world, exec, options.model, std::min(longest, kLongestMeasured));
+  }
+  if (options.gamma) run.calibration.gamma = *options.gamma;
+  if (options.peak_gflops) run.calibration.gemm_flops = *options.peak_gflops * 1e9;
+  run.simulation.gamma = run.calibration.gamma;
+
+  run.header = {.ranks = world.size(),
+                .group_size = run.simulation.topology.ranks(),
+                .topology = run.simulation.topology.name(),
+                .heads = options.model.heads,
+                .d_model = options.model.d_model,
+                .layers = options.model.layers,
+                .gamma = run.simulation.gamma,
+                .dtype = options.dtype,
+                .threads = exec.concurrency(),
+                .seed = options.seed,
+                .data = run.data->describe(),
+                .command_line = options.command_line};
+  settle(world, [&] {
+    if (world.rank() == 0 && !options.trace.empty()) run.trace.emplace(options.trace, run.header);
+  });
+  return run;
+}
+
+template <class T>
+void simulate_and_report(const Communicator& world, const Options& options) {
+  const Device exec;
+  Run run = prepare<T>(world, exec, options);
+  Simulation simulation;
+  {
+    Progress progress(2 * options.steps, world.rank() == 0);
+    simulation = simulate<T>(world, exec, *run.data, run.simulation, [&](const TraceStep& step) {
+      settle(world, [&] {
+        if (run.trace) run.trace->append(step);
+      });
+      progress.advance();
+    });
+  }
+  settle(world, [&] {
+    if (run.trace) run.trace->close();
+    if (world.rank() != 0) return;
+    const SimulationReport report{.run = run.header,
+                                  .options = run.simulation,
+                                  .calibration = run.calibration,
+                                  .gamma_measured = !options.gamma,
+                                  .peak_measured = !options.peak_gflops,
+                                  .simulation = simulation};
+    if (!options.json.empty()) write_text(options.json, to_json(report).dump(2) + '\n');
+    if (options.json != "-") write_text("-", format_table(report));
+  });
+}
+
+void run(Options options) {
+  if (options.model.d_ffn == 0)
+    options.model.d_ffn = (8 * options.model.d_model / 3 + 15) / 16 * 16;
+  if (options.manifest.empty() == options.data_codes.empty()) {
+    throw Error("simulate needs its data: either --manifest FILE or --data-codes CODES");
+  }
+  // Kokkos would warn of ranks that share cores; the table says so where it matters.
+  const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
+  const Communicator world(MPI_COMM_WORLD);
+  if (options.dtype == "double") {
+    simulate_and_report<double>(world, options);
+  } else {
+    simulate_and_report<float>(world, options);
+  }
+}
+
+void add_data_options(CLI::App& simulate, Options& options) {
+  auto* data = simulate.add_option_group("Data", "exactly one of the first two");
+  data->add_option("--manifest", options.manifest,
+                   "CSV of samples: width,height,frames,caption_tokens")
+      ->type_name("FILE");
+  data->add_option(
+          "--data-codes", options.data_codes,
+          "random samples, e.g. g8b4i256f1s0,g2b1i512f4s0: g ranks with b samples of i x i "
+          "pixels and f frames, s1 with temporal compression")
+      ->type_name("CODES");
+  data->add_option("--patch", options.rates.patch, "pixels along each side of a token")
+      ->capture_default_str();
+  data->add_option("--temporal", options.rates.temporal, "frames of a video per latent frame")
+      ->capture_default_str();
+  data->add_option("--samples-per-rank", options.samples_per_rank, "of a manifest, per step")
+      ->capture_default_str();
+  data->add_option("--max-text-tokens", options.max_text_tokens,
+                   "of data codes: up to so many per sample")
+      ->capture_default_str();
+  data->add_option("--seed", options.seed, "of the data and the parameters")->capture_default_str();
+}
+
+void add_balancing_options(CLI::App& simulate, Options& options) {
+  auto* balancing = simulate.add_option_group("Balancing");
+  balancing->add_option(
+      "--topology", options.topology,
+      "compute bags of each balancing group, e.g. g1n4+g4n1 (default: bags of one rank)");
+  balancing
+      ->add_option("--group-size", options.group_size,
+                   "ranks of a balancing group (default: those of the topology, or all)")
+      ->check(CLI::PositiveNumber);
+  balancing->add_option("--gamma", options.gamma,
+                        "weight of attention in the cost 6 d L + gamma L^2 (default: measured)");
+}
+
+void add_model_options(CLI::App& simulate, Options& options) {
+  auto* model = simulate.add_option_group("Model");
+  model->add_option("--layers", options.model.layers)->capture_default_str();
+  model->add_option("--d-model", options.model.d_model, "width")->capture_default_str();
+  model->add_option("--heads", options.model.heads)->capture_default_str();
+  model
+      ->add_option("--d-ffn", options.model.d_ffn,
+                   "hidden width of SwiGLU (default: 8/3 of the width)")
+      ->check(CLI::PositiveNumber);
+  model->add_option("--dtype", options.dtype, "of tokens, activations and parameters")
+      ->check(CLI::IsMember({"float", "double"}))
+      ->capture_default_str();
+  model->add_flag("--causal", options.model.causal, "causal attention");
+  model->add_flag("!--no-checkpoint", options.model.checkpoint,
+                  "keep all activations instead of recomputing blocks");
+  model->add_option("--learning-rate", options.learning_rate)->capture_default_str();
+}
+
+void add_run_options(CLI::App& simulate, Options& options) {
+  auto* run = simulate.add_option_group("Run");
+  run->add_option("--steps", options.steps, "measured steps of each placement")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  run->add_option("--warmup", options.warmup, "steps before those")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  run->add_option("--peak-gflops", options.peak_gflops,
+                  "peak of a rank, for HFU (default: a large GEMM, measured)")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--json", options.json,
+                  "write the figures to FILE, or instead of the table to - (standard output)")
+      ->type_name("FILE");
+  run->add_option("--trace", options.trace, "write every step of every rank to an HDF5 file")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+Command add_simulate_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* simulate = app.add_subcommand(
+      "simulate", "Train on the same steps without and with balancing, and compare (under mpirun)");
+  add_data_options(*simulate, *options);
+  add_balancing_options(*simulate, *options);
+  add_model_options(*simulate, *options);
+  add_run_options(*simulate, *options);
+  simulate->footer("Threads of a rank: OMP_NUM_THREADS.");
+  return {simulate, true, [options] { run(*options); }};
+}
+
+}  // namespace knapformer::cli

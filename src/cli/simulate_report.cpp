@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "cli/simulate_report.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace knapformer::cli {
+
+namespace {
+
+struct Placements {
+  PlacementSummary unbalanced;
+  PlacementSummary balanced;
+};
+
+double hfu(const SimulationReport& report, const PlacementSummary& placement) {
+  return report.simulation.flops / (placement.seconds * static_cast<double>(report.run.ranks) *
+                                    report.calibration.gemm_flops);
+}
+
+std::string seconds(double s) {
+  if (s >= 1) return fmt::format("{:.3f} s", s);
+  if (s >= 1e-3) return fmt::format("{:.1f} ms", s * 1e3);
+  return fmt::format("{:.0f} us", s * 1e6);
+}
+
+std::string bytes(double b) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  for (; b >= 1000 && unit < 4; ++unit) b /= 1000;
+  return fmt::format("{:.{}f} {}", b, unit == 0 ? 0 : 1, units[unit]);
+}
+
+std::string ratio(double r) { return std::isfinite(r) ? fmt::format("{:.3f}", r) : "inf"; }
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+template <class Figure>
+std::string row(const char* name, const Placements& of, const Figure& figure) {
+  return fmt::format("{:<38}{:>14}{:>14}\n", name, figure(of.unbalanced), figure(of.balanced));
+}
+
+std::string describe_run(const SimulationReport& report) {
+  const TraceHeader& run = report.run;
+  const TransformerConfig& model = report.options.model;
+  std::string out =
+      fmt::format("{} rank{} with {} thread{} each, {} balancing group{} of topology {}\n",
+                  run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
+                  run.groups(), run.groups() == 1 ? "" : "s", run.topology);
+  out += fmt::format("data   {}\n", run.data);
+  out += fmt::format("model  {} layers, d {}, {} heads, {}, {} attention, {}\n", model.layers,
+                     model.d_model, model.heads, run.dtype, model.causal ? "causal" : "full",
+                     model.checkpoint ? "blocks recomputed in backward" : "activations kept");
+  out +=
+      fmt::format("cost   6 d L + {:.2f} L^2{}; GEMM peak {:.1f} GFLOP/s a rank{}\n", run.gamma,
+                  report.gamma_measured ? " (measured)" : "", report.calibration.gemm_flops / 1e9,
+                  report.peak_measured ? " (measured)" : "");
+  out += fmt::format("steps  {} of each placement, taking turns, after {} to warm up\n",
+                     report.options.steps, report.options.warmup);
+  return out;
+}
+
+}  // namespace
+
+std::string format_table(const SimulationReport& report) {
+  using Summary = PlacementSummary;
+  const Simulation& simulation = report.simulation;
+  const Placements of{summarise(simulation.unbalanced), summarise(simulation.balanced)};
+  std::string out = describe_run(report);
+  out += fmt::format("\n{:<38}{:>14}{:>14}\n", "", "unbalanced", "balanced");
+  out += row("step time, mean", of, [&](const Summary& s) {
+    return seconds(s.seconds / static_cast<double>(report.options.steps));
+  });
+  out += row("step time, median", of, [](const Summary& s) { return seconds(s.median_seconds); });
+  out += row("tokens/s", of,
+             [](const Summary& s) { return fmt::format("{:.0f}", s.tokens / s.seconds); });
+  out += row("HFU", of, [&](const Summary& s) { return percent(hfu(report, s)); });
+  out +=
+      row("WIR max/mean, work", of, [](const Summary& s) { return ratio(s.work_max_over_mean); });
+  out += row("WIR max/min, work", of, [](const Summary& s) { return ratio(s.work_max_over_min); });
+  out += row("WIR max/mean, busy time", of, [](const Summary& s) {
+    return ratio(s.busy_mean > 0 ? s.busy_max / s.busy_mean : 1);
+  });
+  out += row("tokens moved", of, [](const Summary& s) { return percent(s.moved_share); });
+  const double steps = static_cast<double>(report.options.steps);
+  out +=
+      row("routed per step", of, [&](const Summary& s) { return bytes(s.bytes_routed / steps); });
+  out += row("pre/post-attention per step", of,
+             [&](const Summary& s) { return bytes(s.bytes_exchanged / steps); });
+  const bool shared = simulation.clock == ClockKind::kCpu;
+  out += fmt::format("{} per rank and step, mean\n", shared ? "CPU time" : "time");
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    out += row(fmt::format("  {}", kPhaseNames[p]).c_str(), of,
+               [&](const Summary& s) { return seconds(s.phase_seconds[p]); });
+  }
+
+  const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
+  out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
+  if (possible > 0.005) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
+  out += fmt::format("\nloss: largest relative difference between the placements {:.1e}\n",
+                     simulation.loss_difference());
+  if (shared) {
+    out +=
+        "Ranks share cores here: busy and phase times are CPU time, and step times do not show the "
+        "balance.\n";
+  }
+  return out;
+}
+
+namespace {
+
+nlohmann::ordered_json to_json(const SimulationReport& report, const PlacementSummary& s) {
+  const double steps = static_cast<double>(report.options.steps);
+  nlohmann::ordered_json phases;
+  for (std::size_t p = 0; p < kPhases; ++p)
+    phases[std::string(kPhaseNames[p])] = s.phase_seconds[p];
+  return {{"seconds", s.seconds},
+          {"mean_step_seconds", s.seconds / steps},
+          {"median_step_seconds", s.median_seconds},
+          {"tokens", s.tokens},
+          {"tokens_per_second", s.tokens / s.seconds},
+          {"hfu", hfu(report, s)},
+          {"work_max_over_mean", s.work_max_over_mean},
+          {"work_max_over_min", s.work_max_over_min},  // null when infinite
+          {"busy_max_seconds", s.busy_max},
+          {"busy_mean_seconds", s.busy_mean},
+          {"moved_share", s.moved_share},
+          {"bytes_routed_per_step", s.bytes_routed / steps},
+          {"bytes_exchanged_per_step", s.bytes_exchanged / steps},
+          {"phase_seconds_per_rank_and_step", phases}};
+}
+
+nlohmann::ordered_json to_json(const std::vector<TraceStep>& steps) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const TraceStep& step : steps) {
+    nlohmann::ordered_json busy = nlohmann::ordered_json::array();
+    for (const TraceRank& rank : step.ranks) busy.push_back(rank.busy_seconds);
+    out.push_back({{"index", step.index},
+                   {"seconds", step.seconds},
+                   {"loss", step.loss},
+                   {"busy_seconds", busy}});
+  }
+  return out;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const SimulationReport& report) {
+  const TraceHeader& run = report.run;
+  const TransformerConfig& model = report.options.model;
+  const Simulation& simulation = report.simulation;
+  return {{"ranks", run.ranks},
+          {"threads", run.threads},
+          {"group_size", run.group_size},
+          {"topology", run.topology},
+          {"data", run.data},
+          {"seed", run.seed},
+          {"layers", model.layers},
+          {"d_model", model.d_model},
+          {"heads", model.heads},
+          {"dtype", run.dtype},
+          {"causal", model.causal},
+          {"checkpoint", model.checkpoint},
+          {"gamma", run.gamma},
+          {"gamma_measured", report.gamma_measured},
+          {"peak_flops", report.calibration.gemm_flops},
+          {"peak_measured", report.peak_measured},
+          {"steps", report.options.steps},
+          {"warmup", report.options.warmup},
+          {"clock", simulation.clock == ClockKind::kCpu ? "cpu" : "wall"},
+          {"flops", simulation.flops},
+          {"unbalanced", to_json(report, summarise(simulation.unbalanced))},
+          {"balanced", to_json(report, summarise(simulation.balanced))},
+          {"speedup", simulation.speedup()},
+          {"bound", simulation.bound()},
+          {"loss_relative_difference", simulation.loss_difference()},
+          {"unbalanced_steps", to_json(simulation.unbalanced)},
+          {"balanced_steps", to_json(simulation.balanced)}};
+}
+
+}  // namespace knapformer::cli

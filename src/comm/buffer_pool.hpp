@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace knapformer {
+
+/// Buffers that are used again step after step. Not for several threads at once.
+template <class MemorySpace>
+class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> {
+ public:
+  using Exec = Kokkos::DefaultExecutionSpace;
+
+  /// At least `bytes` bytes, for work in the order of `exec`; back in the pool with the last
+  /// reference. Null for zero bytes.
+  std::shared_ptr<std::byte> take(const Exec& exec, std::int64_t bytes) {
+    if (bytes == 0) return {};
+    Buffer buffer = find(exec, static_cast<std::size_t>(bytes));
+    std::byte* data = buffer.memory.data();
+    return {data, [pool = this->shared_from_this(), buffer](std::byte*) {
+              pool->idle_.push_back(buffer);
+            }};
+  }
+
+ private:
+  struct Buffer {
+    Kokkos::View<std::byte*, MemorySpace> memory;
+    Exec last_used_on;
+  };
+
+  /// The smallest idle buffer that is large enough. When none is, the largest one makes room for a
+  /// new one with some slack, so that slowly growing demands do not allocate each time.
+  Buffer find(const Exec& exec, std::size_t bytes) {
+    std::sort(idle_.begin(), idle_.end(),
+              [](const Buffer& a, const Buffer& b) { return a.memory.size() < b.memory.size(); });
+    auto found = std::find_if(idle_.begin(), idle_.end(),
+                              [&](const Buffer& b) { return b.memory.size() >= bytes; });
+    if (found == idle_.end()) {
+      if (!idle_.empty()) idle_.pop_back();
+      return {Kokkos::View<std::byte*, MemorySpace>(
+                  Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::scratch"),
+                  bytes + bytes / 4),
+              exec};
+    }
+    Buffer buffer = *found;
+    idle_.erase(found);
+    if (!(buffer.last_used_on == exec))
+      buffer.last_used_on.fence("KnapFormer::scratch changes hands");
+    buffer.last_used_on = exec;
+    return buffer;
+  }
+
+  std::vector<Buffer> idle_;
+};
+
+}  // namespace knapformer

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <knapformer/comm/communicator.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator_data.hpp"
+#include "comm/mpi_check.hpp"
+
+namespace knapformer {
+namespace {
+
+constexpr std::int64_t kLargestMessage = std::int64_t{1} << 30;
+
+void check_options(const CommunicatorOptions& options) {
+  if (!(options.report_seconds > 0) || !(options.timeout_seconds > 0)) {
+    throw Error(
+        fmt::format("communicator: report_seconds {} and timeout_seconds {} must be positive",
+                    options.report_seconds, options.timeout_seconds));
+  }
+  if (options.message_bytes < 1 || options.message_bytes > kLargestMessage) {
+    throw Error(fmt::format("communicator: message_bytes is {}, not in [1, {}]",
+                            options.message_bytes, kLargestMessage));
+  }
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (!initialized || finalized) {
+    throw Error("communicator: MPI is not running; construct it between MPI_Init and MPI_Finalize");
+  }
+  if (comm == MPI_COMM_NULL) throw Error("communicator: MPI_COMM_NULL was given");
+  int inter = 0;
+  check_mpi(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  if (inter) throw Error("communicator: an intercommunicator was given; merge it first");
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  return copy;
+}
+
+/// Memory of a host collective, which MPI may use for longer than the call that started it.
+struct Buffers {
+  std::vector<std::byte> mine;
+  std::vector<std::byte> all;
+  std::vector<int> counts;
+  std::vector<int> offsets;
+  MPI_Datatype element = MPI_DATATYPE_NULL;
+  ~Buffers() {
+    if (element != MPI_DATATYPE_NULL) MPI_Type_free(&element);
+  }
+};
+
+// Checked on all ranks, even when the options of this one are wrong, so that none waits for it.
+std::string complaint_about(const CommunicatorOptions& options) {
+  try {
+    check_options(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Data> data) : data_(std::move(data)) {}
+
+Communicator::Communicator(MPI_Comm comm, CommunicatorOptions options) {
+  const std::string complaint = complaint_about(options);
+  data_ = std::make_shared<Data>(duplicate(comm),
+                                 complaint.empty() ? std::move(options) : CommunicatorOptions{});
+  agree(complaint);
+  const std::int64_t mine = data_->options.message_bytes;
+  const auto all = all_gather(std::span<const std::int64_t>(&mine, 1));
+  for (int r = 0; r < size(); ++r) {
+    if (all[static_cast<std::size_t>(r)] == all[0]) continue;
+    throw Error(fmt::format("communicator: message_bytes is {} on rank {} and {} on rank 0",
+                            all[static_cast<std::size_t>(r)], r, all[0]));
+  }
+}
+
+int Communicator::rank() const { return data_->rank; }
+int Communicator::size() const { return data_->size; }
+MPI_Comm Communicator::mpi() const { return data_->comm; }
+const CommunicatorOptions& Communicator::options() const { return data_->options; }
+
+Communicator Communicator::split(int group_size) const {
+  const auto sizes = all_gather(std::span<const int>(&group_size, 1));
+  for (int r = 0; r < size(); ++r) {
+    const int given = sizes[static_cast<std::size_t>(r)];
+    if (given != sizes[0]) {
+      throw Error(fmt::format("split: the group size is {} on rank {} and {} on rank 0", given, r,
+                              sizes[0]));
+    }
+  }
+  if (group_size < 1 || size() % group_size != 0) {
+    throw Error(
+        fmt::format("split: groups of {} ranks do not divide {} ranks", group_size, size()));
+  }
+  MPI_Comm group = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(data_->comm, rank() / group_size, rank(), &group), "MPI_Comm_split");
+  return Communicator(std::make_shared<Data>(group, data_->options));
+}
+
+void Communicator::barrier() const {
+  data_->check_usable();
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(data_->comm, &request), "MPI_Ibarrier");
+  data_->wait(request, "barrier", {});
+}
+
+void Communicator::all_gather_bytes(const void* mine, std::size_t bytes, void* all) const {
+  data_->check_usable();
+  const int count = mpi_count(static_cast<std::int64_t>(bytes), "MPI_Iallgather");
+  const std::size_t total = bytes * static_cast<std::size_t>(size());
+  auto buffers = std::make_shared<Buffers>();
+  buffers->mine.resize(bytes);
+  buffers->all.resize(total);
+  if (bytes > 0) std::memcpy(buffers->mine.data(), mine, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(buffers->mine.data(), count, MPI_BYTE, buffers->all.data(), count,
+                           MPI_BYTE, data_->comm, &request),
+            "MPI_Iallgather");
+  data_->wait(request, "all-gather", buffers);
+  if (total > 0) std::memcpy(all, buffers->all.data(), total);
+}
+
+void Communicator::all_gather_varying_bytes(const void* mine, std::size_t element_bytes,
+                                            std::span<const std::int64_t> counts, void* all) const {
+  data_->check_usable();
+  auto buffers = std::make_shared<Buffers>();
+  std::int64_t total = 0;
+  for (const std::int64_t count : counts) {
+    buffers->offsets.push_back(mpi_count(total, "MPI_Iallgatherv"));
+    buffers->counts.push_back(mpi_count(count, "MPI_Iallgatherv"));
+    total += count;
+  }
+  const int count = buffers->counts[static_cast<std::size_t>(rank())];
+  buffers->mine.resize(static_cast<std::size_t>(count) * element_bytes);
+  buffers->all.resize(static_cast<std::size_t>(total) * element_bytes);
+  if (count > 0) std::memcpy(buffers->mine.data(), mine, buffers->mine.size());
+  check_mpi(MPI_Type_contiguous(
+                mpi_count(static_cast<std::int64_t>(element_bytes), "MPI_Type_contiguous"),
+                MPI_BYTE, &buffers->element),
+            "MPI_Type_contiguous");
+  check_mpi(MPI_Type_commit(&buffers->element), "MPI_Type_commit");
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgatherv(buffers->mine.data(), count, buffers->element, buffers->all.data(),
+                            buffers->counts.data(), buffers->offsets.data(), buffers->element,
+                            data_->comm, &request),
+            "MPI_Iallgatherv");
+  data_->wait(request, "all-gather of varying blocks", buffers);
+  if (total > 0) std::memcpy(all, buffers->all.data(), buffers->all.size());
+}
+
+void Communicator::agree(std::string_view complaint) const {
+  const auto all = all_gather_varying(std::span<const char>(complaint));
+  if (all.values.empty()) return;
+  std::string_view rest(all.values.data(), all.values.size());
+  std::vector<std::string_view> complaints;
+  for (const std::int64_t count : all.counts) {
+    complaints.push_back(rest.substr(0, static_cast<std::size_t>(count)));
+    rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+  std::size_t first = 0;
+  while (complaints[first].empty()) ++first;
+  if (std::ranges::all_of(complaints, [&](auto each) { return each == complaints[first]; })) {
+    throw Error(std::string(complaints[first]));
+  }
+  throw Error(fmt::format("rank {}: {}", first, complaints[first]));
+}
+
+void Communicator::fail(std::string_view complaint) const {
+  data_->fail(fmt::format("rank {}: {}", rank(), complaint));
+}
+
+std::shared_ptr<std::byte> Communicator::scratch(const Kokkos::DefaultExecutionSpace& exec,
+                                                 std::int64_t bytes) const {
+  return data_->device_buffers->take(exec, bytes);
+}
+
+}  // namespace knapformer

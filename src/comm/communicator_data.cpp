@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "comm/communicator_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/mpi_check.hpp"
+
+namespace knapformer {
+namespace {
+
+constexpr int kFailureTag = 0;  // "this rank cannot go on, because ..."
+constexpr int kStallTag = 1;    // "this rank waits for ...; what do you wait for?"
+constexpr int kFirstExchangeTag = 2;
+
+// Short enough to be sent eagerly by every MPI: the receiver may never look.
+constexpr std::size_t kLongestNote = 1000;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// How long the others have to answer before they are called silent: they do so when they wait too.
+double seconds_to_answer(const CommunicatorOptions& options) {
+  return std::clamp(options.timeout_seconds / 10, 0.1, 5.0);
+}
+
+std::string stall_text(int rank, int size, const std::string& what, double seconds,
+                       const std::map<int, std::string>& answers) {
+  constexpr int kNamed = 4;
+  std::string silent;
+  int silent_ranks = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank || answers.contains(r)) continue;
+    if (++silent_ranks <= kNamed) silent += fmt::format("{}{}", silent.empty() ? "" : ", ", r);
+  }
+  if (silent_ranks > kNamed) silent += fmt::format(" and {} more", silent_ranks - kNamed);
+  std::string text = fmt::format("rank {}: {:.1f} s without progress in {}; no answer from rank {}",
+                                 rank, seconds, what, silent_ranks == 0 ? "none" : silent);
+  int told = 0;
+  for (const auto& [r, answer] : answers) {
+    if (++told > kNamed) break;
+    text += fmt::format("; rank {} waits in {}", r, answer);
+  }
+  return text;
+}
+
+}  // namespace
+
+void keep_for_good(std::shared_ptr<void> memory) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
+Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
+    : comm(owned),
+      options(std::move(given)),
+      device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
+      host_buffers(std::make_shared<decltype(host_buffers)::element_type>()) {
+  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  int* bound = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(comm, MPI_TAG_UB, &bound, &found), "MPI_Comm_get_attr");
+  largest_tag_ = found ? *bound : 32767;
+}
+
+Communicator::Data::~Data() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized) return;
+  for (Note& note : notes_) {
+    int done = 0;
+    MPI_Test(&note.request, &done, MPI_STATUS_IGNORE);
+    if (!done) keep_for_good(std::move(note.text));
+  }
+  // Freeing is collective; after a failure the others may never come.
+  if (failure.empty()) MPI_Comm_free(&comm);
+}
+
+int Communicator::Data::next_tag() {
+  const auto tags = static_cast<std::uint64_t>(largest_tag_ - kFirstExchangeTag + 1);
+  return kFirstExchangeTag + static_cast<int>(exchanges++ % tags);
+}
+
+void Communicator::Data::log(std::string_view text) const {
+  if (options.log) options.log(text);
+}
+
+void Communicator::Data::check_usable() {
+  if (!failure.empty()) throw Error(failure);
+  read_failures();
+}
+
+void Communicator::Data::fail(std::string text) {
+  if (failure.empty()) {
+    failure = std::move(text);
+    tell_all(kFailureTag, failure);
+  }
+  throw Error(failure);
+}
+
+void Communicator::Data::wait(const Awaited& awaited) {
+  Watch watch;
+  for (;;) {
+    if (!failure.empty()) throw Error(failure);
+    const Progress progress = poll(awaited);
+    if (progress == Progress::kDone) return;
+    if (progress == Progress::kSome) {
+      watch = Watch{};
+      continue;
+    }
+    read_failures();
+    read_questions(awaited, watch);
+    watch_over(awaited, watch);
+    std::this_thread::yield();
+  }
+}
+
+Progress Communicator::Data::poll(const Awaited& awaited) {
+  try {
+    return awaited.poll();
+  } catch (const Error& error) {
+    fail(failure.empty() ? fmt::format("rank {}: {}", rank, error.what()) : failure);
+  }
+}
+
+void Communicator::Data::wait(MPI_Request request, const char* function,
+                              std::shared_ptr<void> buffers) {
+  try {
+    wait({[&] {
+            int done = 0;
+            check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), function);
+            return done ? Progress::kDone : Progress::kNone;
+          },
+          [&] { return std::string(function); }});
+  } catch (...) {
+    // A started collective cannot be cancelled, so its memory must stay.
+    if (request != MPI_REQUEST_NULL) keep_for_good(std::move(buffers));
+    throw;
+  }
+}
+
+bool Communicator::Data::receive_note(int tag, int& source, std::string& text) {
+  int there = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  check_mpi(MPI_Improbe(MPI_ANY_SOURCE, tag, comm, &there, &message, &status), "MPI_Improbe");
+  if (!there) return false;
+  int length = 0;
+  check_mpi(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
+  text.resize(static_cast<std::size_t>(length));
+  source = status.MPI_SOURCE;
+  check_mpi(MPI_Mrecv(text.data(), length, MPI_CHAR, &message, &status), "MPI_Mrecv");
+  return true;
+}
+
+void Communicator::Data::read_failures() {
+  int source = 0;
+  std::string text;
+  if (!receive_note(kFailureTag, source, text)) return;
+  failure = text;
+  throw Error(failure);
+}
+
+void Communicator::Data::read_questions(const Awaited& awaited, Watch& watch) {
+  int source = 0;
+  std::string text;
+  while (receive_note(kStallTag, source, text)) {
+    watch.answers[source] = text;
+    if (!std::exchange(watch.told, true)) tell_all(kStallTag, awaited.describe());
+  }
+}
+
+void Communicator::Data::watch_over(const Awaited& awaited, Watch& watch) {
+  const double idle = seconds_since(watch.progress);
+  if (!watch.reported && idle > options.report_seconds) {
+    watch.reported = true;
+    log(fmt::format("rank {}: {:.1f} s without progress in {}", rank, idle, awaited.describe()));
+  }
+  if (idle <= options.timeout_seconds) return;
+  if (watch.asked == Clock::time_point{}) {
+    watch.asked = Clock::now();
+    if (!std::exchange(watch.told, true)) tell_all(kStallTag, awaited.describe());
+  }
+  if (seconds_since(watch.asked) <= seconds_to_answer(options)) return;
+  fail(stall_text(rank, size, awaited.describe(), idle, watch.answers));
+}
+
+void Communicator::Data::tell_all(int tag, std::string_view text) {
+  const auto note = std::make_shared<std::string>(text.substr(0, kLongestNote));
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    // Best effort: there is nobody to report an error to that is not failing already.
+    MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_CHAR, peer, tag, comm, &request);
+    notes_.push_back({note, request});
+  }
+}
+
+}  // namespace knapformer

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "comm/mpi_check.hpp"
+
+#include <fmt/format.h>
+
+#include <knapformer/comm/mpi.hpp>
+#include <knapformer/plan/error.hpp>
+#include <limits>
+#include <string>
+
+namespace knapformer {
+
+void check_mpi(int code, const char* function) {
+  if (code == MPI_SUCCESS) return;
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  text.resize(static_cast<std::size_t>(length));
+  throw Error(fmt::format("{} failed with code {}: {}", function, code, text));
+}
+
+int mpi_count(std::int64_t count, const char* function) {
+  if (count < 0 || count > std::numeric_limits<int>::max()) {
+    throw Error(fmt::format("{} is asked for {} elements; MPI counts to {}", function, count,
+                            std::numeric_limits<int>::max()));
+  }
+  return static_cast<int>(count);
+}
+
+}  // namespace knapformer

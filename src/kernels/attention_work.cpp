@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <algorithm>
+#include <knapformer/kernels/attention.hpp>
+#include <vector>
+
+#include "kernels/attention_tile.hpp"
+
+namespace knapformer::kernels {
+namespace {
+
+constexpr std::int64_t kMaxSegments = 8;  // each costs the backward pass a copy of dq
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Parts of the keys of every problem: as many as keep the workers busy, each at least a tile.
+std::int64_t segments_for(std::span<const AttentionProblem> problems, std::int64_t workers) {
+  std::int64_t heads = 0, longest = 0;
+  for (const AttentionProblem& problem : problems) {
+    if (problem.length == 0) continue;
+    heads += problem.heads;
+    longest = std::max(longest, problem.length);
+  }
+  if (heads == 0 || workers <= 1) return 1;
+  return std::clamp<std::int64_t>(divide_up(2 * workers, heads), 1,
+                                  std::min(kMaxSegments, divide_up(longest, kTile)));
+}
+
+/// The items of one head of a problem, `tokens` each. Last tokens first: with causal attention they
+/// have the most to do as queries.
+void append_items(const AttentionProblem& problem, std::int64_t head, std::int64_t tokens,
+                  std::vector<AttentionItem>& items) {
+  for (std::int64_t part = divide_up(problem.length, tokens) - 1; part >= 0; --part) {
+    items.push_back({.first_row = problem.offset + head,
+                     .row_step = problem.heads,
+                     .length = problem.length,
+                     .begin = part * tokens,
+                     .end = std::min(problem.length, (part + 1) * tokens),
+                     .segment = part});
+  }
+}
+
+Kokkos::View<AttentionItem*, Device> to_device(const Device& exec,
+                                               const std::vector<AttentionItem>& items) {
+  Kokkos::View<AttentionItem*, Device> view(
+      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::attention_items"),
+      items.size());
+  Kokkos::deep_copy(exec, view,
+                    Kokkos::View<const AttentionItem*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                        items.data(), items.size()));
+  exec.fence("KnapFormer::attention_items");  // the source goes out of scope
+  return view;
+}
+
+}  // namespace
+
+AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
+                                  bool causal, std::int64_t workers) {
+  if (workers == 0) workers = std::max(1, exec.concurrency() / kAttentionThreads);
+  std::vector<AttentionProblem> longest_first(problems.begin(), problems.end());
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [](const auto& a, const auto& b) { return a.length > b.length; });
+
+  AttentionWork work;
+  work.causal = causal;
+  work.segments = segments_for(problems, workers);
+  std::vector<AttentionItem> queries, keys;
+  for (const AttentionProblem& problem : longest_first) {
+    const std::int64_t segment = divide_up(divide_up(problem.length, work.segments), kTile) * kTile;
+    for (std::int64_t head = 0; problem.length > 0 && head < problem.heads; ++head) {
+      append_items(problem, head, kTile, queries);
+      append_items(problem, head, segment, keys);
+    }
+    work.head_rows = std::max(work.head_rows, problem.offset + problem.length * problem.heads);
+  }
+  work.queries = to_device(exec, queries);
+  work.keys = to_device(exec, keys);
+  return work;
+}
+
+std::int64_t attention_workspace(const AttentionWork& work, std::int64_t d_head) {
+  return work.head_rows * (1 + (work.segments - 1) * d_head);
+}
+
+}  // namespace knapformer::kernels

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <fmt/format.h>
+
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+#include <knapformer/kernels/rope.hpp>
+#include <knapformer/model/transformer.hpp>
+
+#include "model/initialize.hpp"
+
+namespace knapformer {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+std::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t size) {
+  return {first, first + size};
+}
+
+/// Tells all ranks when a view on this one has not `rows` rows of `columns`.
+template <class View>
+void require_rows(const Routing& routing, const char* name, const View& view, std::int64_t rows,
+                  std::int64_t columns) {
+  if (static_cast<std::int64_t>(view.extent(0)) == rows &&
+      static_cast<std::int64_t>(view.extent(1)) == columns) {
+    return;
+  }
+  routing.group().fail(fmt::format("transformer: {} is {} x {}, expected {} x {}", name,
+                                   view.extent(0), view.extent(1), rows, columns));
+}
+
+/// FLOPs of one block, forward.
+struct BlockFlops {
+  double attention = 0;
+  double down = 0;   ///< the last layer, which recomputation leaves out
+  double other = 0;  ///< the other matrix products
+};
+
+BlockFlops flops_of(const TransformerConfig& config, const Routing& routing) {
+  const auto rows = static_cast<double>(routing.routed_rows());
+  const auto d = static_cast<double>(config.d_model), d_ffn = static_cast<double>(config.d_ffn);
+  BlockFlops flops;
+  flops.down = 2 * rows * d * d_ffn;
+  flops.other = 2 * rows * d * (3 * d + d + 2 * d_ffn);
+  for (const AttentionProblem& problem : routing.attention_problems()) {
+    const auto length = static_cast<double>(problem.length);
+    flops.attention += 4 * length * length * static_cast<double>(config.d_head()) *
+                       static_cast<double>(problem.heads) * (config.causal ? 0.5 : 1);
+  }
+  return flops;
+}
+
+}  // namespace
+
+template <class T>
+Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed) : config_(config) {
+  check(config_);
+  layout_ = block_parameters(config_);
+  block_size_ = layout_.back().offset + layout_.back().size();
+  const std::int64_t size = config_.layers * block_size_;
+  const Device exec;
+  parameters_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
+  gradients_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
+  for (std::int64_t block = 0; block < config_.layers; ++block) {
+    const std::int64_t first = block * block_size_;
+    for (const ParameterInfo& info : layout_) {
+      const auto values = Kokkos::subview(parameters_, range(first + info.offset, info.size()));
+      if (info.columns > 1) {
+        model::fill_random<T>(exec, seed, static_cast<std::uint64_t>(first + info.offset),
+                              kDeviation, values);
+      } else if (info.name.ends_with("norm/weight")) {
+        Kokkos::deep_copy(exec, values, T(1));
+      }
+    }
+    blocks_.emplace_back(config_, Kokkos::subview(parameters_, range(first, block_size_)),
+                         Kokkos::subview(gradients_, range(first, block_size_)));
+  }
+  exec.fence("KnapFormer::parameters");  // any instance may use them from now on
+}
+
+template <class T>
+Vector<T> Transformer<T>::named(const Vector<T>& all, std::int64_t block,
+                                std::string_view name) const {
+  if (block < 0 || block >= config_.layers) {
+    throw Error(fmt::format("transformer: there is no block {} of {}", block, config_.layers));
+  }
+  for (const ParameterInfo& info : layout_) {
+    if (info.name == name) {
+      return Kokkos::subview(all, range(block * block_size_ + info.offset, info.size()));
+    }
+  }
+  throw Error(fmt::format("transformer: a block has no parameter \"{}\"", name));
+}
+
+template <class T>
+Vector<T> Transformer<T>::parameter(std::int64_t block, std::string_view name) const {
+  return named(parameters_, block, name);
+}
+
+template <class T>
+Vector<T> Transformer<T>::gradient(std::int64_t block, std::string_view name) const {
+  return named(gradients_, block, name);
+}
+
+template <class T>
+BlockContext<T> Transformer<T>::context(const Device& exec, const Routing& routing,
+                                        const Saved<T>& saved,
+                                        const ExchangeObserver& observer) const {
+  return {exec, routing, saved.attention_, saved.rope_, observer};
+}
+
+template <class T>
+Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, const Matrix<T>& x,
+                                  const Positions& positions, Saved<T>& saved,
+                                  const ExchangeObserver& observer) const {
+  const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::forward");
+  const std::int64_t rows = routing.routed_rows();
+  if (routing.plan().heads() != config_.heads) {
+    throw Error(fmt::format("transformer: the plan is for {} heads, the model has {}",
+                            routing.plan().heads(), config_.heads));
+  }
+  require_rows(routing, "x", x, rows, config_.d_model);
+  require_rows(routing, "positions", positions, rows, 3);
+
+  const auto layers = static_cast<std::size_t>(config_.layers);
+  saved.rows_ = rows;
+  saved.inputs_.resize(layers + 1);
+  saved.inputs_[0] = x;
+  saved.arena_.lay_out(exec, [&](auto& cursor) {
+    saved.rope_ = cursor.matrix(rows, config_.d_head());
+    saved.gradient_ = cursor.matrix(rows, config_.d_model);
+    for (std::size_t l = 1; l <= layers; ++l)
+      saved.inputs_[l] = cursor.matrix(rows, config_.d_model);
+  });
+  saved.attention_ =
+      kernels::make_attention_work(exec, routing.attention_problems(), config_.causal);
+  saved.scratch_.resize(exec, config_, routing, saved.attention_);
+  saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
+  for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);
+
+  kernels::rope_table(exec, positions, config_.rope_base, saved.rope_);
+  const BlockContext<T> shared = context(exec, routing, saved, observer);
+  for (std::size_t l = 0; l < layers; ++l) {
+    BlockActivations<T>& activations = saved.activations_[config_.checkpoint ? 0 : l];
+    blocks_[l].activate(shared, saved.inputs_[l], saved.scratch_, activations);
+    blocks_[l].finish(shared, activations, saved.inputs_[l + 1]);
+  }
+  saved.held_block_ = config_.layers - 1;
+  return saved.inputs_[layers];
+}
+
+template <class T>
+Matrix<T> Transformer<T>::backward(const Device& exec, const Routing& routing, const Matrix<T>& dy,
+                                   Saved<T>& saved, const ExchangeObserver& observer) const {
+  const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::backward");
+  if (saved.rows_ != routing.routed_rows() || saved.inputs_.size() != blocks_.size() + 1) {
+    routing.group().fail(
+        "transformer: backward was given what no forward pass of this routing has saved");
+  }
+  require_rows(routing, "dy", dy, saved.rows_, config_.d_model);
+
+  Kokkos::deep_copy(exec, saved.gradient_, dy);
+  const BlockContext<T> shared = context(exec, routing, saved, observer);
+  for (std::int64_t l = config_.layers - 1; l >= 0; --l) {
+    const auto index = static_cast<std::size_t>(l);
+    BlockActivations<T>& activations = saved.activations_[config_.checkpoint ? 0 : index];
+    if (config_.checkpoint && saved.held_block_ != l) {
+      blocks_[index].activate(shared, saved.inputs_[index], saved.scratch_, activations);
+    }
+    blocks_[index].backward(shared, saved.inputs_[index], activations, saved.scratch_,
+                            saved.gradient_);
+  }
+  saved.rows_ = -1;  // used up
+  return saved.gradient_;
+}
+
+template <class T>
+double Transformer<T>::forward_flops(const Routing& routing) const {
+  const BlockFlops block = flops_of(config_, routing);
+  return static_cast<double>(config_.layers) * (block.attention + block.other + block.down);
+}
+
+template <class T>
+double Transformer<T>::backward_flops(const Routing& routing) const {
+  const BlockFlops block = flops_of(config_, routing);
+  const auto layers = static_cast<double>(config_.layers);
+  double flops = layers * (2.5 * block.attention + 2 * (block.other + block.down));
+  // The last block's activations are still there.
+  if (config_.checkpoint && layers > 1) flops += (layers - 1) * (block.attention + block.other);
+  return flops;
+}
+
+template class Saved<float>;
+template class Saved<double>;
+template class Transformer<float>;
+template class Transformer<double>;
+
+}  // namespace knapformer

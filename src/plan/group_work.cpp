@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "plan/group_work.hpp"
+
+#include <knapformer/plan/error.hpp>
+#include <string>
+
+namespace knapformer {
+namespace {
+
+constexpr std::int64_t kMaxTotalTokens = std::int64_t{1} << 60;
+constexpr Work kMaxTotal = Work{1} << 125;
+
+void require_range(const std::string& what, std::int64_t value, std::int64_t lowest,
+                   std::int64_t highest) {
+  if (value >= lowest && value <= highest) return;
+  throw Error(what + " is " + std::to_string(value) + "; expected " + std::to_string(lowest) +
+              " to " + std::to_string(highest));
+}
+
+}  // namespace
+
+GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
+                     std::span<const std::int64_t> lengths, std::span<const std::int64_t> costs)
+    : cost_(cost), heads_(heads), lengths_(lengths), costs_(costs) {
+  require_range("the number of heads", heads, 1, Plan::kMaxHeads);
+  if (!costs.empty() && costs.size() != lengths.size()) {
+    throw Error(std::to_string(costs.size()) + " costs for " + std::to_string(lengths.size()) +
+                " sequences; give one for each, or none");
+  }
+  sequences_.reserve(lengths.size());
+  std::int64_t tokens = 0;
+  for (std::int64_t i = 0; i < std::ssize(lengths); ++i) {
+    if (lengths[i] < 0 || lengths[i] > CostModel::kMaxLength) {
+      require_range("the length of sequence " + std::to_string(i), lengths[i], 0,
+                    CostModel::kMaxLength);
+    }
+    if (!costs.empty() && costs[i] < 0) {
+      throw Error("the cost of sequence " + std::to_string(i) + " is " + std::to_string(costs[i]) +
+                  "; expected 0 or more");
+    }
+    tokens += lengths[i];
+    sequences_.push_back(of_sequence(i));
+    total_ += sequences_.back();
+    if (tokens > kMaxTotalTokens || total_ > kMaxTotal) {
+      throw Error(
+          "the first " + std::to_string(i + 1) + " sequences have " + std::to_string(tokens) +
+          " tokens and more work in all than can be planned for; check the lengths and costs");
+    }
+  }
+}
+
+Work GroupWork::of_sequence(std::int64_t i) const {
+  if (lengths_[i] == 0) return 0;
+  if (costs_.empty()) return cost_.sequence(lengths_[i]) * heads_;
+  return Work{costs_[i]} * CostModel::kUnitsPerOne * heads_;
+}
+
+Work GroupWork::chunk(std::int64_t i, const Chunk& chunk) const {
+  if (!costs_.empty()) {
+    return cost_up_to(i, chunk.first_token + chunk.tokens) - cost_up_to(i, chunk.first_token);
+  }
+  const Work length = lengths_[i];
+  return cost_.per_token() * chunk.tokens * heads_ +
+         (cost_.per_sequence() + cost_.per_token_pair() * length * length) * chunk.heads;
+}
+
+// The work of the tokens before `token`, rounded down. Division comes first, lest the product
+// overflow.
+Work GroupWork::cost_up_to(std::int64_t i, std::int64_t token) const {
+  const Work whole = sequence(i);
+  const Work length = lengths_[i];
+  return whole / length * token + whole % length * token / length;
+}
+
+double GroupWork::value(Work work) const {
+  return static_cast<double>(work) / static_cast<double>(heads_ * CostModel::kUnitsPerOne);
+}
+
+}  // namespace knapformer

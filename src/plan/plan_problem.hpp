@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <knapformer/plan/topology.hpp>
+#include <span>
+#include <vector>
+
+#include "plan/group_work.hpp"
+
+namespace knapformer {
+
+/// What is to be planned, checked.
+struct PlanProblem {
+  const Topology& topology;
+  const GroupWork& work;
+  std::int64_t heads;
+  std::span<const std::int64_t> homes;
+  std::span<const std::int64_t> lengths;
+  std::vector<std::int64_t> order;  ///< the sequences with tokens, from the most work to the least
+
+  /// How many ranks of a bag can compute sequence i: each needs a token and a head.
+  std::int64_t shares(std::int64_t i, std::int64_t degree) const {
+    return std::min({degree, lengths[i], heads});
+  }
+};
+
+/// The order for a problem: equals take turns between the bags they live in, so that a group that
+/// is balanced already finds every home free and stays there.
+std::vector<std::int64_t> most_work_first(const PlanProblem& problem);
+
+}  // namespace knapformer

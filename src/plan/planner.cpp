@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <algorithm>
+#include <chrono>
+#include <knapformer/plan/error.hpp>
+#include <knapformer/plan/planner.hpp>
+#include <string>
+#include <tuple>
+
+#include "plan/greedy.hpp"
+#include "plan/lower_bound.hpp"
+
+namespace knapformer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<std::int64_t> homes_of(const PlanRequest& request) {
+  const auto offsets = request.offsets;
+  const std::int64_t ranks = request.topology.ranks();
+  if (std::ssize(offsets) != ranks + 1) {
+    throw Error("topology " + request.topology.name() + " is for " + std::to_string(ranks) +
+                " ranks, but there are lengths for " +
+                std::to_string(std::max<std::int64_t>(std::ssize(offsets) - 1, 0)));
+  }
+  if (offsets.front() != 0 || offsets.back() != std::ssize(request.lengths) ||
+      !std::ranges::is_sorted(offsets)) {
+    throw Error("the offsets of the ranks' sequences must rise from 0 to the number of lengths, " +
+                std::to_string(request.lengths.size()));
+  }
+  std::vector<std::int64_t> homes(request.lengths.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::fill(homes.begin() + offsets[rank], homes.begin() + offsets[rank + 1], rank);
+  }
+  return homes;
+}
+
+Assignment better_of_two(const PlanProblem& problem) {
+  Assignment best = assign(problem, GreedyRule::kLeastAfterAdding);
+  const auto bags = problem.topology.bags();
+  if (bags.front().degree == bags.back().degree) return best;  // the rules agree on equal bags
+  Assignment other = assign(problem, GreedyRule::kLeastOccupied);
+  const auto rating = [](const Assignment& a) { return std::tie(a.largest_load, a.moved_tokens); };
+  return rating(other) < rating(best) ? other : best;
+}
+
+// Every sequence whole on its home.
+Assignment stay_home(const PlanProblem& problem) {
+  Assignment out;
+  out.chunk_offsets.push_back(0);
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    if (problem.lengths[i] > 0) {
+      out.chunks.push_back({problem.homes[i], 0, problem.lengths[i], 0, problem.heads});
+    }
+    out.chunk_offsets.push_back(std::ssize(out.chunks));
+  }
+  return out;
+}
+
+Plan make(const PlanRequest& request, Assignment (*solve)(const PlanProblem&)) {
+  const auto start = Clock::now();
+  std::vector<std::int64_t> homes = homes_of(request);
+  const GroupWork work(request.cost, request.heads, request.lengths, request.costs);
+  PlanProblem problem{request.topology, work, request.heads, homes, request.lengths, {}};
+  problem.order = most_work_first(problem);
+  Assignment solution = solve(problem);
+  const double bound = work.value(lower_bound(problem));
+  return Plan(request.topology.ranks(), request.heads, request.cost, std::move(homes),
+              {request.lengths.begin(), request.lengths.end()}, std::move(solution.chunk_offsets),
+              std::move(solution.chunks), request.costs, bound, seconds_since(start));
+}
+
+}  // namespace
+
+Plan make_plan(const PlanRequest& request) { return make(request, better_of_two); }
+
+Plan make_home_plan(const PlanRequest& request) { return make(request, stay_home); }
+
+}  // namespace knapformer

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <fmt/format.h>
+
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+#include <array>
+#include <functional>
+#include <knapformer/route/routing.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "route/routing_data.hpp"
+
+namespace knapformer {
+namespace {
+
+/// One side of a movement, as the views must be.
+struct Side {
+  const char* rows_name;
+  std::int64_t rows;
+  std::int64_t items;
+};
+
+struct Sides {
+  const char* name;
+  Side from;
+  Side to;
+};
+
+Sides sides_of(Movement movement, const Routing& routing) {
+  const Side home{"home rows", routing.home_rows(), 1};
+  const Side routed{"routed rows", routing.routed_rows(), 1};
+  const Side tokens{"routed rows", routing.routed_rows(), routing.plan().heads()};
+  const Side heads{"head rows", routing.head_rows(), 1};
+  switch (movement) {
+    case Movement::kRoute:
+      return {"route", home, routed};
+    case Movement::kReverseRoute:
+      return {"reverse_route", routed, home};
+    case Movement::kPreAttention:
+      return {"pre_attention", tokens, heads};
+    case Movement::kPostAttention:
+      return {"post_attention", heads, tokens};
+  }
+  throw Error("routing: unknown movement");
+}
+
+/// What is wrong with a view; empty when nothing is.
+std::string complaint_about(const ConstRows& view, const Side& side, const char* what,
+                            std::size_t index) {
+  if (!view.contiguous) {
+    return fmt::format("{} {} is not contiguous; copy it into a view of its own first", what,
+                       index);
+  }
+  if (view.rows != side.rows) {
+    return fmt::format("{} {} has {} rows; its first extent must be {}, this rank's {}", what,
+                       index, view.rows, side.rows, side.rows_name);
+  }
+  if (view.items != side.items) {
+    return fmt::format("{} {} has {} heads, the plan has {}", what, index, view.items, side.items);
+  }
+  return {};
+}
+
+std::int64_t bytes_of(const ConstRows& view) { return view.rows * view.items * view.item_bytes; }
+
+bool overlap(const ConstRows& a, const ConstRows& b) {
+  const std::less<const std::byte*> before;
+  return bytes_of(a) > 0 && bytes_of(b) > 0 && before(a.data, b.data + bytes_of(b)) &&
+         before(b.data, a.data + bytes_of(a));
+}
+
+std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
+                            std::span<const Rows> to) {
+  if (from.size() != to.size()) {
+    return fmt::format("{} inputs and {} outputs", from.size(), to.size());
+  }
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (auto text = complaint_about(from[i], sides.from, "input", i); !text.empty()) return text;
+    if (auto text = complaint_about(to[i], sides.to, "output", i); !text.empty()) return text;
+    if (from[i].item_bytes != to[i].item_bytes) {
+      return fmt::format("output {} has rows of {} bytes, input {} of {}", i, to[i].item_bytes, i,
+                         from[i].item_bytes);
+    }
+    for (std::size_t j = 0; j < from.size(); ++j) {
+      if (overlap(to[i], from[j])) return fmt::format("output {} overlaps input {}", i, j);
+      if (j < i && overlap(to[i], to[j])) return fmt::format("output {} overlaps output {}", i, j);
+    }
+  }
+  return {};
+}
+
+/// Ranks whose plans, operations or widths differ must not take each other's bytes.
+std::uint64_t fingerprint(const Plan& plan, Movement movement, std::span<const ConstRows> views) {
+  std::uint64_t hash = plan.hash();
+  const auto mix = [&hash](std::uint64_t value) {  // splitmix64
+    hash += 0x9e3779b97f4a7c15 + value;
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+    hash ^= hash >> 31;
+  };
+  mix(static_cast<std::uint64_t>(movement));
+  for (const ConstRows& view : views) mix(static_cast<std::uint64_t>(view.item_bytes));
+  return hash;
+}
+
+template <class Range, class View>
+void add_ranges(std::vector<Range>& ranges, const std::vector<RowRun>& runs, const View& view) {
+  for (const RowRun& run : runs) {
+    ranges.push_back(
+        {run.peer, view.data + run.first_row * view.item_bytes, run.rows * view.item_bytes});
+  }
+}
+
+/// One buffer for the packed rows of all views, each at an address good for any word.
+struct PackedRows {
+  PackedRows(const Communicator& group, const Device& exec, std::int64_t rows,
+             std::span<const ConstRows> views) {
+    constexpr std::int64_t kAlign = 256;
+    const auto bytes = [rows](const ConstRows& view) {
+      return (rows * view.item_bytes + kAlign - 1) / kAlign * kAlign;
+    };
+    std::int64_t total = 0;
+    for (const ConstRows& view : views) total += bytes(view);
+    memory = group.scratch(exec, total);
+    std::byte* next = memory.get();
+    for (const ConstRows& view : views) {
+      parts.push_back({next, rows, 1, view.item_bytes, true});
+      next += bytes(view);
+    }
+  }
+  std::shared_ptr<std::byte> memory;
+  std::vector<Rows> parts;  ///< one for each view
+};
+
+std::shared_ptr<void> both(std::shared_ptr<void> a, std::shared_ptr<void> b) {
+  return std::make_shared<std::array<std::shared_ptr<void>, 2>>(
+      std::array{std::move(a), std::move(b)});
+}
+
+}  // namespace
+
+/// A chunk is a contiguous run of rows at both ends, so nothing is packed.
+Request Routing::Data::move_rows(const MoveArguments& move, const std::vector<RowRun>& send_runs,
+                                 const std::vector<RowRun>& receive_runs) const {
+  std::vector<SendRange> sends;
+  std::vector<ReceiveRange> receives;
+  for (const ConstRows& view : move.from) add_ranges(sends, send_runs, view);
+  for (const Rows& view : move.to) add_ranges(receives, receive_runs, view);
+  return group.start_exchange(move.exec, sends, receives, move.fingerprint, move.keep_alive);
+}
+
+/// Blocks of heads are strided among the tokens, so they are packed. They arrive in place. Blocks
+/// that stay here are copied while the others travel.
+Request Routing::Data::split_heads(const MoveArguments& move) const {
+  PackedRows packed(group, move.exec, packed_rows, move.from);
+  std::vector<SendRange> sends;
+  std::vector<ReceiveRange> receives;
+  for (std::size_t i = 0; i < move.from.size(); ++i) {
+    const ConstRows& tokens = move.from[i];
+    pack_blocks(move.exec, blocks, BlockPlace::kRemote, tokens.item_bytes, tokens.data,
+                packed.parts[i].data);
+    add_ranges(sends, packed_runs, packed.parts[i]);
+    add_ranges(receives, head_runs, move.to[i]);
+  }
+  Request request = group.start_exchange(move.exec, sends, receives, move.fingerprint,
+                                         both(move.keep_alive, packed.memory));
+  for (std::size_t i = 0; i < move.from.size(); ++i) {
+    pack_blocks(move.exec, blocks, BlockPlace::kLocal, move.from[i].item_bytes, move.from[i].data,
+                move.to[i].data);
+  }
+  return request;
+}
+
+/// The way back: blocks are sent from place, and unpacked when all of them have arrived.
+Request Routing::Data::join_heads(const MoveArguments& move) const {
+  PackedRows packed(group, move.exec, packed_rows, move.from);
+  std::vector<SendRange> sends;
+  std::vector<ReceiveRange> receives;
+  for (std::size_t i = 0; i < move.from.size(); ++i) {
+    add_ranges(sends, head_runs, move.from[i]);
+    add_ranges(receives, packed_runs, packed.parts[i]);
+  }
+  auto unpack = [exec = move.exec, tiles = blocks, parts = packed.parts,
+                 to = std::vector<Rows>(move.to.begin(), move.to.end())] {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      unpack_blocks(exec, tiles, BlockPlace::kRemote, parts[i].item_bytes, parts[i].data,
+                    to[i].data);
+    }
+  };
+  Request request = group.start_exchange(move.exec, sends, receives, move.fingerprint,
+                                         both(move.keep_alive, packed.memory), std::move(unpack));
+  for (std::size_t i = 0; i < move.from.size(); ++i) {
+    unpack_blocks(move.exec, blocks, BlockPlace::kLocal, move.from[i].item_bytes, move.from[i].data,
+                  move.to[i].data);
+  }
+  return request;
+}
+
+Request Routing::start(const Device& exec, Movement movement, std::span<const ConstRows> from,
+                       std::span<const Rows> to, std::shared_ptr<void> keep_alive) const {
+  const Sides sides = sides_of(movement, *this);
+  if (const auto text = complaint_about(sides, from, to); !text.empty()) {
+    group().fail(fmt::format("{}: {}", sides.name, text));
+  }
+  Kokkos::Profiling::ScopedRegion region(std::string("KnapFormer::") + sides.name);
+  const MoveArguments move{exec, from, to, std::move(keep_alive),
+                           fingerprint(plan(), movement, from)};
+  switch (movement) {
+    case Movement::kRoute:
+      return data_->move_rows(move, data_->home_runs, data_->routed_runs);
+    case Movement::kReverseRoute:
+      return data_->move_rows(move, data_->routed_runs, data_->home_runs);
+    case Movement::kPreAttention:
+      return data_->split_heads(move);
+    case Movement::kPostAttention:
+      return data_->join_heads(move);
+  }
+  throw Error("routing: unknown movement");
+}
+
+}  // namespace knapformer

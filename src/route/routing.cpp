@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <knapformer/route/routing.hpp>
+#include <utility>
+
+#include "route/routing_data.hpp"
+
+namespace knapformer {
+namespace {
+
+/// Head rows that make a team's work: tens of kilobytes for usual widths.
+constexpr std::int64_t kTileRows = 64;
+
+/// Collects runs, joining one to the one before it with the same peer where both ranks have the
+/// rows of the two next to each other. Both come to the same runs, since both see both sides.
+class RunList {
+ public:
+  RunList(std::vector<RowRun>& runs, std::int64_t ranks)
+      : runs_(runs), last_(static_cast<std::size_t>(ranks)) {}
+
+  void add(std::int64_t peer, std::int64_t row, std::int64_t peer_row, std::int64_t rows) {
+    Last& last = last_[static_cast<std::size_t>(peer)];
+    if (last.end == row && last.peer_end == peer_row) {
+      runs_[last.index].rows += rows;
+    } else {
+      last.index = runs_.size();
+      runs_.push_back({static_cast<int>(peer), row, rows});
+    }
+    last.end = row + rows;
+    last.peer_end = peer_row + rows;
+  }
+
+ private:
+  struct Last {
+    std::size_t index = 0;
+    std::int64_t end = -1;
+    std::int64_t peer_end = -1;
+  };
+  std::vector<RowRun>& runs_;
+  std::vector<Last> last_;
+};
+
+/// Cuts blocks into tiles.
+void add_tiles(std::vector<BlockTile>& tiles, const BlockTile& block) {
+  const std::int64_t step = std::max<std::int64_t>(1, kTileRows / block.heads);
+  for (std::int64_t t = 0; t < block.tokens; t += step) {
+    BlockTile tile = block;
+    tile.first_token += t;
+    tile.tokens = std::min(step, block.tokens - t);
+    tile.block_row += t * block.heads;
+    tiles.push_back(tile);
+  }
+}
+
+Kokkos::View<const BlockTile*, Device> to_device(const std::vector<BlockTile>& tiles) {
+  const Device exec;
+  Kokkos::View<BlockTile*, Device> view(
+      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::block tiles"),
+      tiles.size());
+  const Kokkos::View<const BlockTile*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>
+      host(tiles.data(), tiles.size());
+  Kokkos::deep_copy(exec, view, host);
+  exec.fence("KnapFormer::block tiles");
+  return view;
+}
+
+std::int64_t rows_of_others(const std::vector<RowRun>& runs, int rank) {
+  std::int64_t rows = 0;
+  for (const RowRun& run : runs) rows += run.peer == rank ? 0 : run.rows;
+  return rows;
+}
+
+}  // namespace
+
+Routing::Data::Data(Communicator communicator, Plan the_plan)
+    : group(std::move(communicator)), plan(std::move(the_plan)) {
+  if (plan.ranks() != group.size()) {
+    throw Error(fmt::format("routing: the plan is for {} ranks, the group has {}", plan.ranks(),
+                            group.size()));
+  }
+  find_route_runs();
+  find_attention_runs();
+}
+
+void Routing::Data::find_route_runs() {
+  const int me = group.rank();
+  RunList sends(home_runs, plan.ranks());
+  RunList receives(routed_runs, plan.ranks());
+  std::vector<std::int64_t> next_routed(static_cast<std::size_t>(plan.ranks()), 0);
+  std::vector<std::int64_t> next_home(next_routed);
+  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    const std::int64_t home = plan.homes()[i];
+    std::int64_t& home_row = next_home[static_cast<std::size_t>(home)];
+    for (const Chunk& chunk : plan.chunks(s)) {
+      std::int64_t& routed_row = next_routed[static_cast<std::size_t>(chunk.rank)];
+      const std::int64_t from = home_row + chunk.first_token;
+      if (home == me) sends.add(chunk.rank, from, routed_row, chunk.tokens);
+      if (chunk.rank == me) {
+        receives.add(home, routed_row, from, chunk.tokens);
+        chunks.push_back({s, routed_row, chunk});
+      }
+      routed_row += chunk.tokens;
+    }
+    home_row += plan.lengths()[i];
+  }
+  home_rows = next_home[static_cast<std::size_t>(me)];
+  routed_rows = next_routed[static_cast<std::size_t>(me)];
+}
+
+void Routing::Data::find_attention_runs() {
+  const int me = group.rank();
+  std::vector<BlockTile> local;
+  std::vector<BlockTile> remote;
+  for (const LocalChunk& mine : chunks) {
+    const Chunk& own = mine.chunk;
+    const std::int64_t length = plan.lengths()[static_cast<std::size_t>(mine.sequence)];
+    problems.push_back({head_rows, length, own.heads, own.first_head, mine.sequence});
+    for (const Chunk& chunk : plan.chunks(mine.sequence)) {
+      // My heads of the chunk's tokens, and the chunk's heads of my tokens.
+      const std::int64_t in_heads = head_rows + chunk.first_token * own.heads;
+      BlockTile block{mine.first_row, own.tokens, chunk.first_head, chunk.heads, in_heads};
+      if (chunk.rank == me) {
+        add_tiles(local, block);
+        continue;
+      }
+      block.block_row = packed_rows;
+      add_tiles(remote, block);
+      const int peer = static_cast<int>(chunk.rank);
+      head_runs.push_back({peer, in_heads, chunk.tokens * own.heads});
+      packed_runs.push_back({peer, packed_rows, own.tokens * chunk.heads});
+      packed_rows += own.tokens * chunk.heads;
+    }
+    head_rows += length * own.heads;
+  }
+  blocks.local = static_cast<std::int64_t>(local.size());
+  blocks.all_heads = plan.heads();
+  local.insert(local.end(), remote.begin(), remote.end());
+  blocks.tiles = to_device(local);
+}
+
+Routing::Routing(Communicator group, Plan plan)
+    : data_(std::make_shared<const Data>(std::move(group), std::move(plan))) {}
+
+const Plan& Routing::plan() const { return data_->plan; }
+const Communicator& Routing::group() const { return data_->group; }
+std::int64_t Routing::home_rows() const { return data_->home_rows; }
+std::int64_t Routing::routed_rows() const { return data_->routed_rows; }
+std::int64_t Routing::head_rows() const { return data_->head_rows; }
+std::span<const LocalChunk> Routing::chunks() const { return data_->chunks; }
+std::span<const AttentionProblem> Routing::attention_problems() const { return data_->problems; }
+
+std::int64_t Routing::routed_away_rows() const {
+  return rows_of_others(data_->home_runs, data_->group.rank());
+}
+std::int64_t Routing::routed_back_rows() const {
+  return rows_of_others(data_->routed_runs, data_->group.rank());
+}
+std::int64_t Routing::attention_rows_sent() const { return data_->packed_rows; }
+std::int64_t Routing::attention_rows_returned() const {
+  return rows_of_others(data_->head_runs, data_->group.rank());
+}
+
+}  // namespace knapformer

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/route/routing.hpp>
+#include <vector>
+
+#include "route/block_copy.hpp"
+
+namespace knapformer {
+
+/// A contiguous run of rows on this rank that travels as one range to or from a peer.
+struct RowRun {
+  int peer = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+};
+
+/// One call of an operation, checked.
+struct MoveArguments {
+  Device exec;
+  std::span<const ConstRows> from;
+  std::span<const Rows> to;
+  std::shared_ptr<void> keep_alive;
+  std::uint64_t fingerprint = 0;
+};
+
+/// The index lists of a routing. Runs with the same peer are in the plan's order of sequences on
+/// both sides, with the same boundaries.
+struct Routing::Data {
+  Data(Communicator communicator, Plan the_plan);
+
+  Request move_rows(const MoveArguments& move, const std::vector<RowRun>& send_runs,
+                    const std::vector<RowRun>& receive_runs) const;
+  Request split_heads(const MoveArguments& move) const;
+  Request join_heads(const MoveArguments& move) const;
+
+  Communicator group;
+  Plan plan;
+  std::int64_t home_rows = 0;
+  std::int64_t routed_rows = 0;
+  std::int64_t head_rows = 0;
+  std::int64_t packed_rows = 0;  ///< head rows that pre-attention sends away
+  std::vector<LocalChunk> chunks;
+  std::vector<AttentionProblem> problems;
+  std::vector<RowRun> home_runs;    ///< home rows, by the rank that computes them; this one too
+  std::vector<RowRun> routed_runs;  ///< routed rows, by their home; this one too
+  std::vector<RowRun> head_runs;    ///< head rows, by the rank that has their tokens; others only
+  std::vector<RowRun> packed_runs;  ///< packed rows, by the rank that has their heads; others only
+  BlockTiles blocks;
+
+ private:
+  void find_route_runs();
+  void find_attention_runs();
+};
+
+}  // namespace knapformer

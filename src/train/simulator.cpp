@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <algorithm>
+#include <cmath>
+#include <knapformer/route/balancer.hpp>
+#include <knapformer/train/simulator.hpp>
+#include <knapformer/train/trainer.hpp>
+#include <thread>
+
+namespace knapformer {
+
+namespace {
+
+/// CPU time when the ranks of some node have more threads than it has cores: elapsed time then says
+/// more about the neighbours than about the rank.
+ClockKind choose_clock(const Communicator& world, const Device& exec) {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  MPI_Comm_free(&node);
+  constexpr bool host =
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible;
+  const auto cores = std::max(1u, std::thread::hardware_concurrency());
+  const int shared = host && static_cast<unsigned>(ranks * exec.concurrency()) > cores;
+  const std::vector<int> all = world.all_gather(std::span<const int>(&shared, 1));
+  return std::ranges::find(all, 1) == all.end() ? ClockKind::kWall : ClockKind::kCpu;
+}
+
+TraceGroup describe_group(const Plan& plan) {
+  const PlanReport& report = plan.report();
+  return {.plan_hash = plan.hash(),
+          .max_over_mean_before = report.max_over_mean_before,
+          .max_over_mean_after = report.max_over_mean,
+          .max_over_min_before = report.max_over_min_before,
+          .max_over_min_after = report.max_over_min,
+          .lower_bound_gap = report.lower_bound_gap,
+          .moved_tokens = report.moved_tokens,
+          .total_tokens = report.total_tokens,
+          .plan_seconds = report.plan_seconds};
+}
+
+TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
+  const Routing& routing = outcome.routing;
+  const PlanReport& report = routing.plan().report();
+  const auto me = static_cast<std::size_t>(routing.group().rank());
+  const auto seconds = [&](Phase phase) { return outcome.clock.seconds(phase); };
+  const double busy = seconds(Phase::kPlan) + seconds(Phase::kRoute) + seconds(Phase::kExchange) +
+                      seconds(Phase::kCompute);
+  return {.sequences = sequences,
+          .tokens_before = report.tokens_before[me],
+          .tokens_after = report.tokens_after[me],
+          .work_before = report.work_before[me],
+          .work_after = report.work_after[me],
+          .plan_seconds = seconds(Phase::kPlan),
+          .route_seconds = seconds(Phase::kRoute),
+          .exchange_seconds = seconds(Phase::kExchange),
+          .compute_seconds = seconds(Phase::kCompute),
+          .reduce_seconds = seconds(Phase::kReduce),
+          .wait_seconds = seconds(Phase::kWait),
+          .busy_seconds = busy,
+          .bytes_routed = outcome.bytes_routed,
+          .bytes_exchanged = outcome.bytes_exchanged};
+}
+
+/// Brings what each rank knows of a step together; every rank gets all of it.
+TraceStep gather_step(const Communicator& world, const DataSource& data, const StepOutcome& outcome,
+                      std::int64_t index, bool balanced, double& flops) {
+  struct Mine {
+    TraceGroup group;
+    TraceRank rank;
+    double seconds;
+    double loss;
+    double flops;
+  };
+  TraceStep step{.index = index, .balanced = balanced};
+  for (int r = 0; r < world.size(); ++r) step.lengths.push_back(data.lengths(index, r));
+  const auto sequences =
+      static_cast<std::int64_t>(step.lengths[static_cast<std::size_t>(world.rank())].size());
+  const Mine mine{describe_group(outcome.routing.plan()), describe_rank(outcome, sequences),
+                  outcome.seconds, outcome.loss, outcome.flops};
+  const std::vector<Mine> all = world.all_gather(std::span<const Mine>(&mine, 1));
+  const int group_size = outcome.routing.group().size();
+  for (int r = 0; r < world.size(); ++r) {
+    const Mine& of = all[static_cast<std::size_t>(r)];
+    if (r % group_size == 0) step.groups.push_back(of.group);
+    step.groups.back().plan_seconds =
+        std::max(step.groups.back().plan_seconds, of.group.plan_seconds);
+    step.ranks.push_back(of.rank);
+    step.seconds = std::max(step.seconds, of.seconds);
+    step.loss += of.loss;
+    flops += of.flops;
+  }
+  return step;
+}
+
+}  // namespace
+
+double Simulation::speedup() const {
+  return summarise(unbalanced).seconds / summarise(balanced).seconds;
+}
+
+double Simulation::bound() const {
+  const PlacementSummary summary = summarise(unbalanced);
+  return summary.busy_mean > 0 ? summary.busy_max / summary.busy_mean : 1;
+}
+
+double Simulation::loss_difference() const {
+  double largest = 0;
+  for (std::size_t i = 0; i < unbalanced.size(); ++i) {
+    const double a = unbalanced[i].loss, b = balanced[i].loss;
+    if (a != b) largest = std::max(largest, std::abs(a - b) / std::max(std::abs(a), std::abs(b)));
+  }
+  return largest;
+}
+
+PlacementSummary summarise(const std::vector<TraceStep>& steps) {
+  PlacementSummary out;
+  if (steps.empty()) return out;
+  std::vector<double> seconds;
+  double groups = 0, moved = 0, max_over_mean = 0, max_over_min = 0, rank_steps = 0;
+  for (const TraceStep& step : steps) {
+    seconds.push_back(step.seconds);
+    out.seconds += step.seconds;
+    for (const TraceGroup& group : step.groups) {
+      max_over_mean += group.max_over_mean_after;
+      max_over_min += group.max_over_min_after;
+      moved += static_cast<double>(group.moved_tokens);
+      out.tokens += static_cast<double>(group.total_tokens);
+      groups += 1;
+    }
+    double largest = 0, sum = 0;
+    for (const TraceRank& rank : step.ranks) {
+      largest = std::max(largest, rank.busy_seconds);
+      sum += rank.busy_seconds;
+      out.bytes_routed += static_cast<double>(rank.bytes_routed);
+      out.bytes_exchanged += static_cast<double>(rank.bytes_exchanged);
+      const double phases[kPhases] = {rank.plan_seconds,     rank.route_seconds,
+                                      rank.exchange_seconds, rank.compute_seconds,
+                                      rank.wait_seconds,     rank.reduce_seconds};
+      for (std::size_t p = 0; p < kPhases; ++p) out.phase_seconds[p] += phases[p];
+    }
+    rank_steps += static_cast<double>(step.ranks.size());
+    out.busy_max += largest;
+    out.busy_mean += sum / static_cast<double>(step.ranks.size());
+  }
+  std::ranges::nth_element(seconds,
+                           seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
+  out.median_seconds = seconds[seconds.size() / 2];
+  out.work_max_over_mean = max_over_mean / groups;
+  out.work_max_over_min = max_over_min / groups;
+  out.moved_share = out.tokens > 0 ? moved / out.tokens : 0;
+  for (double& phase : out.phase_seconds) phase /= rank_steps;
+  return out;
+}
+
+template <class T>
+Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
+                    const SimulationOptions& options,
+                    const std::function<void(const TraceStep&)>& on_step) {
+  const Communicator group = world.split(static_cast<int>(options.topology.ranks()));
+  const auto trainer = [&](bool balance) {
+    return Trainer<T>(
+        world,
+        Balancer(group, {.topology = options.topology,
+                         .cost = CostModel::transformer(options.model.d_model, options.gamma),
+                         .heads = options.model.heads,
+                         .balance = balance}),
+        options.model, options.seed, options.learning_rate);
+  };
+  Trainer<T> trainers[2] = {trainer(false), trainer(true)};
+  Simulation simulation;
+  simulation.clock = choose_clock(world, exec);
+  for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
+    const Batch<T> batch = make_synthetic_batch<T>(
+        exec, data.lengths(i, world.rank()), options.model.d_model, options.seed, i, world.rank());
+    for (const bool second : {false, true}) {
+      const bool balanced = second != (i % 2 == 1);
+      const StepOutcome outcome = trainers[balanced].step(exec, batch, simulation.clock);
+      if (i < options.warmup) continue;
+      double flops = 0;
+      TraceStep step = gather_step(world, data, outcome, i, balanced, flops);
+      if (on_step) on_step(step);
+      if (balanced) simulation.flops += flops;
+      (balanced ? simulation.balanced : simulation.unbalanced).push_back(std::move(step));
+    }
+  }
+  return simulation;
+}
+
+template Simulation simulate<double>(const Communicator&, const Device&, const DataSource&,
+                                     const SimulationOptions&,
+                                     const std::function<void(const TraceStep&)>&);
+template Simulation simulate<float>(const Communicator&, const Device&, const DataSource&,
+                                    const SimulationOptions&,
+                                    const std::function<void(const TraceStep&)>&);
+
+}  // namespace knapformer

@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`knapformer plan` as users and scripts run it; its plans are judged by plan_eval.py, which knows only chunks."""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import unittest
+
+from program import ProgramTest, main
+
+data = ""  # the folder with plans.json and plan_eval.py, set at the end
+
+
+def write(folder, name, content):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def ranks_of(topology):
+    return sum(int(d) * int(n) for d, n in (term[1:].split("n") for term in topology.split("+")))
+
+
+class PlanCommand(ProgramTest):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = temporary.name
+        self.good = write(self.folder, "good.json", {"lengths_by_rank": [[100, 200, 300, 400], [], [], []]})
+
+    def plan(self, rows, topology, *more, heads=24):
+        text = json.dumps({"lengths_by_rank": rows})
+        done = self.start("plan", "--lengths", "-", "--topology", topology, "--heads", heads, "--json", "-", *more,
+                          stdin=text)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def judged(self, plan, rows, heads=24, gamma=0.5, d=3072):
+        """What plan_eval finds; it raises when an invariant is broken."""
+        sequences = plan["sequences"]
+        plan_eval.check(sequences, len(rows), heads)
+        self.assertEqual([(s["home"], s["length"]) for s in sequences],
+                         [(r, n) for r, row in enumerate(rows) for n in row])
+        return plan_eval.evaluate(sequences, len(rows), gamma=gamma, d=d, heads=heads)
+
+
+class GoodInput(PlanCommand):
+    def test_the_case_where_the_rule_of_the_paper_stumbles(self):
+        rows = [[100, 200, 300, 400], [], [], []]
+        plan = self.plan(rows, "g1n2+g2n1")
+        self.assertEqual(round(self.judged(plan, rows)["max_over_mean"], 2), 1.20)
+        self.assertEqual(round(plan["max_over_mean"], 2), 1.20)
+
+    def test_not_worse_than_the_reference(self):
+        with open(os.path.join(data, "plans.json")) as file:
+            cases = json.load(file)
+        self.assertEqual(len(cases), 58)
+        worst = 0
+        for case in cases:
+            rows, gamma, d = case["lengths_by_rank"], case["gamma"], case["d_model"]
+            with self.subTest(scenario=case["scenario"], topology=case["topology"], gamma=gamma):
+                plan = self.plan(rows, case["topology"], "--gamma", gamma, "--d-model", d, heads=48)
+                ratio = self.judged(plan, rows, 48, gamma, d)["max_over_mean"] / case["greedy_max_over_mean"]
+                worst = max(worst, ratio)
+                self.assertLessEqual(ratio, 1.0002)
+        print(f"largest load over mean, worst ratio to the reference: {worst:.6f}")
+
+    def test_random_lengths_on_many_topologies(self):
+        topologies = ["g1n1", "g1n7", "g2n3", "g3n2", "g5n2", "g6n1", "g12n1", "g16n2", "g1n4+g4n1", "g4n1+g1n4",
+                      "g1n2+g2n1+g4n1", "g1n3+g3n1+g5n1", "g2n4+g8n1", "g1n16+g2n4+g4n2"]
+        for seed in range(60):
+            rng = random.Random(seed)
+            topology, heads = topologies[seed % len(topologies)], rng.choice([1, 2, 5, 12, 24, 48])
+            gamma, d = rng.choice([0, 0.5, 1, 1.25]), rng.choice([1, 64, 3072])
+            most, longest = rng.choice([0, 1, 3, 20]), rng.choice([1, 10, 1000, 30000])
+            rows = [[rng.randint(0, longest) for _ in range(rng.randint(0, most))] for _ in range(ranks_of(topology))]
+            with self.subTest(seed=seed, topology=topology, heads=heads):
+                plan = self.plan(rows, topology, "--gamma", gamma, "--d-model", d, heads=heads)
+                found = self.judged(plan, rows, heads, gamma, d)
+                total = sum(map(sum, rows))
+                self.assertAlmostEqual(plan["max_over_mean"], found["max_over_mean"], delta=1e-9)
+                self.assertEqual(plan["total_tokens"], total)
+                self.assertAlmostEqual(plan["moved_tokens"], found["moved"] * total, delta=1e-6)
+                self.assertAlmostEqual(plan["ulysses_tokens"], found["ulysses"] * total, delta=1e-6 * (total + 1))
+                if found["max_over_min"] is not None:
+                    self.assertAlmostEqual(plan["max_over_min"], found["max_over_min"],
+                                           delta=1e-9 * found["max_over_min"])
+                self.assertGreaterEqual(plan["lower_bound_gap"], 0)
+                self.assertGreater(plan["plan_seconds"], 0)
+
+    def test_nothing_to_plan(self):
+        for rows in ([[]], [[0]], [[0, 0]]):
+            plan = self.plan(rows, "g1n1")
+            self.assertEqual(plan["max_over_mean"], 1)
+            self.assertTrue(all(not s["chunks"] for s in plan["sequences"]))
+
+    def test_costs_of_the_caller(self):
+        costs = write(self.folder, "costs.json", {"costs_by_rank": [[1, 1, 1, 4], [], [], []]})
+        plan = self.plan([[100, 200, 300, 400], [], [], []], "g1n4", "--costs", costs)
+        self.assertEqual(plan["work_by_rank_before"], [7, 0, 0, 0])
+        self.assertEqual(sorted(plan["work_by_rank"]), [1, 1, 1, 4])
+
+    def test_json_into_a_file(self):
+        path = os.path.join(self.folder, "plan.json")
+        done = self.start("plan", "--lengths", self.good, "--topology", "g4n1", "--json", path)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        with open(path) as file:
+            self.assertEqual(len(json.load(file)["sequences"]), 4)
+
+    def test_table(self):
+        done = self.start("plan", "--lengths", self.good, "--topology", " g1n2 + g2n1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for part in ("4 sequences, 1000 tokens", "g1n2+g2n1", "max/mean", "4.0000", "1.2000", "70.0 %", "1 bag of 2"):
+            self.assertIn(part, done.stdout)
+
+    def test_help_and_version(self):
+        for arguments, part in ((["--help"], "plan"), (["plan", "--help"], "--lengths"), (["--version"], "knapformer ")):
+            done = self.start(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(part, done.stdout)
+
+
+class BadInput(PlanCommand):
+    def test_files(self):
+        for path, part in (("missing.json", "No such file"), (self.folder, "Is a directory"), ("", "cannot read")):
+            self.assertIn(part, self.complaint("plan", "--lengths", path, "--topology", "g1n1"))
+
+    def test_contents(self):
+        rows = "expected a whole number from 0 to"
+        cases = [(b"", "not valid JSON"), (b"{", "not valid JSON"), (b"\x00\xff\xfe", "not valid JSON"),
+                 (b'{"lengths_by_rank": [[1]]} x', "not valid JSON"), (b'{"lengths_by_rank": [[1]', "not valid JSON"),
+                 (b"[" * 100000, "not valid JSON"), (b'{"lengths_by_rank": [[1e400]]}', "not valid JSON"),
+                 (b'{"lengths_by_rank": [["\xff"]]}', "not valid JSON"), (b"[[1]]", "expected {"),
+                 (b"null", "expected {"), (b"{}", "expected {"), (b'{"lengths": [[1]]}', "expected {"),
+                 (b'{"lengths_by_rank": {"0": [1]}}', "expected {"), (b'{"lengths_by_rank": 5}', "expected {"),
+                 (b'{"lengths_by_rank": [5]}', "lengths_by_rank[0] is 5"), (b'{"lengths_by_rank": []}', "0 ranks"),
+                 (b'{"lengths_by_rank": [[], [1]]}', "2 ranks")]
+        cases += [(b'{"lengths_by_rank": [[7, %s]]}' % bad, f"lengths_by_rank[0][1] is {shown}; {rows}")
+                  for bad, shown in ((b"-3", "-3"), (b"1.5", "1.5"), (b"2.0", "2.0"), (b"1e30", "1e+30"),
+                                     (b"99999999999999999999", "1e+20"), (b"-99999999999999999999", "-1e+20"),
+                                     (b"9223372036854775808", "9223372036854775808"), (b"1099511627777", "1099511627777"),
+                                     (b'"4"', '"4"'), (b"true", "true"), (b"null", "null"), (b"[1]", "[1]"),
+                                     (b'"line\\nbreak"', '"line\\nbreak"'))]
+        for content, part in cases:
+            path = write(self.folder, "bad.json", content)
+            with self.subTest(content=content[:60]):
+                self.assertIn(part, self.complaint("plan", "--lengths", path, "--topology", "g1n1", "--json", "-"))
+
+    def test_topologies(self):
+        for topology, part in (("g4n8x", "g4n8x"), ("g0n4", "degree is zero"), ("g4n0", "count is zero"),
+                               ("", "missing"), ("g1n2+", "missing"), ("g1n2+g1n2", "twice"), ("elastic", "missing"),
+                               ("g99999999999999999999n1", "above"), ("g4\nn8\nx", "follows"),
+                               ("g1n3", "4 ranks, but topology g1n3 is for 3"), ("g1n8", "is for 8")):
+            line = self.complaint("plan", "--lengths", self.good, "--topology", topology, "--json", "-")
+            self.assertIn(part, line)
+
+    def test_options(self):
+        good = ["plan", "--lengths", self.good, "--topology", "g4n1"]
+        for more in (["--heads", "0"], ["--heads", "-3"], ["--heads", "2.5"], ["--heads", "many"], ["--heads", "1e30"],
+                     ["--heads", "99999999999999999999"], ["--gamma", "-1"], ["--gamma", "nan"], ["--gamma", "inf"],
+                     ["--gamma", "1e999"], ["--gamma", "x"], ["--d-model", "0"], ["--d-model", "-5"],
+                     ["--d-model", "99999999999"], ["--bogus"], ["extra"], ["--json"], ["--heads", "1", "--heads", "2"]):
+            with self.subTest(more=more):
+                self.complaint(*good, *more)
+        for arguments in ([], ["plan"], ["bogus"], ["--bogus"], ["plan", "--lengths", self.good],
+                          ["plan", "--topology", "g1n1"]):
+            with self.subTest(arguments=arguments):
+                self.complaint(*arguments)
+
+    def test_costs(self):
+        good = ["plan", "--lengths", self.good, "--topology", "g4n1", "--json", "-", "--costs"]
+        for content, part in (({"costs_by_rank": [[1, 2, 3], [], [], []]}, "one cost for every length"),
+                              ({"costs_by_rank": [[1, 2, 3], [4], [], []]}, "one cost for every length"),
+                              ({"costs_by_rank": [[1, 2, 3, 4]]}, "one cost for every length"),
+                              ({"costs_by_rank": [[1, 2, 3, -4], [], [], []]}, "costs_by_rank[0][3] is -4"),
+                              ({"costs_by_rank": [[1, 2, 3, 4.5], [], [], []]}, "costs_by_rank[0][3] is 4.5"),
+                              ({"lengths_by_rank": [[1, 2, 3, 4], [], [], []]}, "expected {")):
+            self.assertIn(part, self.complaint(*good, write(self.folder, "costs.json", content)))
+        self.assertIn("No such file", self.complaint(*good, "missing.json"))
+        self.assertIn("both", self.complaint("plan", "--lengths", "-", "--costs", "-", "--topology", "g1n1"))
+
+    def test_more_work_than_can_be_added_up(self):
+        path = write(self.folder, "huge.json", {"lengths_by_rank": [[2**40] * 2000]})
+        line = self.complaint("plan", "--lengths", path, "--topology", "g1n1", "--heads", 65536, "--gamma", 1024)
+        self.assertIn("more work in all", line)
+
+    def test_output_that_cannot_be_written(self):
+        good = ["plan", "--lengths", self.good, "--topology", "g4n1", "--json"]
+        for path in (self.folder, os.path.join(self.folder, "missing", "plan.json"), "/dev/full", ""):
+            with self.subTest(path=path):
+                self.assertIn("cannot write", self.complaint(*good, path))
+        with open("/dev/full", "w") as full:
+            for arguments in (good + ["-"], good[:-1], ["--help"], ["--version"]):
+                self.assertIn("No space left", self.complaint(*arguments, stdout=full))
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as closed:
+            self.assertIn("Broken pipe", self.complaint(*good, "-", stdout=closed))
+
+
+class Launched(PlanCommand):
+    def test_several_processes_speak_with_one_voice(self):
+        for arguments in (["plan", "--lengths", "missing.json", "--topology", "g1n1"],
+                          ["plan", "--lengths", self.good, "--topology", "g1n3"],
+                          ["plan", "--lengths", self.good, "--topology", "g4n1", "--bogus"], []):
+            self.complaint(*arguments, ranks=4)
+
+    def test_several_processes_print_one_plan(self):
+        arguments = ["plan", "--lengths", self.good, "--topology", "g4n1", "--json", "-"]
+        several, alone = (json.loads(self.start(*arguments, ranks=ranks).stdout) for ranks in (4, None))
+        self.assertEqual(several["sequences"], alone["sequences"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    data = main(parser).data
+    sys.path.insert(0, data)
+    import plan_eval
+
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`knapformer simulate` on one, two and four ranks: good input, and bad input of every kind."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+from program import ProgramTest, main
+
+SMALL = ["--patch", "160", "--temporal", "60", "--samples-per-rank", "3", "--steps", "2", "--warmup", "1",
+         "--d-model", "32", "--heads", "4", "--layers", "1", "--gamma", "1", "--peak-gflops", "10"]
+
+
+
+class Simulate(ProgramTest):
+    manifest = ""  # set below
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        return self.path(name)
+
+    def run_to_json(self, ranks, *arguments):
+        result = self.start("simulate", "--manifest", self.manifest, *SMALL, "--json", self.path("out.json"),
+                            *arguments, ranks=ranks)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "", "no progress line in a pipe")
+        with open(self.path("out.json")) as file:
+            return json.load(file), result.stdout
+
+    def test_table_and_json_say_the_same(self):
+        out, table = self.run_to_json(2)
+        self.assertEqual((out["ranks"], out["steps"], len(out["balanced_steps"])), (2, 2, 2))
+        self.assertIn(f"speed-up {out['speedup']:.3f}", table)
+        self.assertIn(f"{out['balanced']['work_max_over_mean']:.3f}", table)
+        self.assertLess(out["balanced"]["work_max_over_mean"], out["unbalanced"]["work_max_over_mean"])
+        self.assertEqual(out["unbalanced"]["moved_share"], 0)
+        self.assertGreater(out["balanced"]["moved_share"], 0)
+        self.assertLess(out["loss_relative_difference"], 1e-5)
+        for name in ("unbalanced", "balanced"):
+            steps = out[name + "_steps"]
+            self.assertAlmostEqual(out[name]["seconds"], sum(s["seconds"] for s in steps))
+            self.assertAlmostEqual(out[name]["busy_max_seconds"], sum(max(s["busy_seconds"]) for s in steps))
+        self.assertAlmostEqual(out["speedup"], out["unbalanced"]["seconds"] / out["balanced"]["seconds"])
+        self.assertAlmostEqual(out["bound"], out["unbalanced"]["busy_max_seconds"] /
+                               out["unbalanced"]["busy_mean_seconds"])
+
+    def test_bags_of_two_in_groups_of_two_and_double(self):
+        out, _ = self.run_to_json(4, "--topology", "g2n1", "--dtype", "double", "--no-checkpoint", "--causal")
+        self.assertEqual((out["group_size"], out["topology"]), (2, "g2n1"))
+        self.assertGreater(out["balanced"]["bytes_exchanged_per_step"], 0)
+        self.assertLess(out["loss_relative_difference"], 1e-13)
+
+    def test_one_rank_needs_no_launcher(self):
+        result = self.start("simulate", "--data-codes", "g1b2i256f1s0", *SMALL, "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["ranks"], 1)
+
+    def bad(self, wanted, *arguments):
+        """One clear line from the program, on one rank and on four."""
+        for ranks in (1, 4):
+            self.assertIn(wanted, self.complaint("simulate", *arguments, ranks=ranks))
+
+    def test_bad_manifests(self):
+        head = "width,height,frames,caption_tokens\n"
+        self.bad("missing.csv", "--manifest", self.path("missing.csv"), *SMALL)
+        self.bad(self.folder.name, "--manifest", self.folder.name, *SMALL)
+        for name, text in {"empty.csv": "", "words.csv": head + "a,b,c,d\n", "short.csv": head + "1,2,3\n",
+                           "negative.csv": head + "-640,480,1,5\n", "fraction.csv": head + "640,480,1.5,5\n",
+                           "huge.csv": head + "99999999999999999999,480,1,5\n", "head.csv": "w,h\n1,2\n",
+                           "binary.csv": bytes(range(256))}.items():
+            self.bad(name, "--manifest", self.write(name, text), *SMALL)
+
+    def test_bad_options(self):
+        data = ["--manifest", self.manifest]
+        self.bad("g4n8x", *data, *SMALL, "--topology", "g4n8x")
+        self.bad("g0n4", *data, *SMALL, "--topology", "g0n4")
+        self.bad("groups of 8", *data, *SMALL, "--topology", "g1n8")
+        self.bad("--group-size is 1", *data, *SMALL, "--topology", "g1n2", "--group-size", "1")
+        self.bad("--data-codes", *SMALL)
+        self.bad("--data-codes", *data, "--data-codes", "g1b1i256f1s0", *SMALL)
+        self.bad("x7", "--data-codes", "x7", *SMALL)
+        self.bad("--steps", *data, "--steps", "0")
+        self.bad("--steps", *data, "--steps", "many")
+        self.bad("--steps", *data, "--steps", "1.5")
+        self.bad("heads", *data, "--d-model", "32", "--heads", "5")
+        self.bad("heads", *data, "--d-model", "32", "--heads", "0")
+        self.bad("d_model", *data, "--d-model", "-32", "--heads", "4")
+        self.bad("--dtype", *data, "--dtype", "half")
+        self.bad("gamma", *data, "--gamma", "nan")
+        self.bad("gamma", *data, "--gamma", "1e300")
+        self.bad("patch", *data, "--patch", "0")
+        self.bad("samples", *data, "--samples-per-rank", "-1")
+        self.bad("--bogus", *data, "--bogus")
+        self.bad("no/such", *data, *SMALL, "--json", self.path("no/such/out.json"))
+        self.bad("no/such", *data, *SMALL, "--trace", self.path("no/such/out.h5"))
+
+    def test_help_names_the_options(self):
+        result = self.start("simulate", "--help")
+        self.assertEqual(result.returncode, 0)
+        for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace"):
+            self.assertIn(option, result.stdout)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    Simulate.manifest = os.path.join(main(parser).data, "manifests", "videos_and_images.csv")
+    unittest.main(argv=sys.argv[:1])

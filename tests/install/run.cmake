@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The KnapFormer authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Installs the build in BUILD_DIR, moves the installation elsewhere, and configures, builds and runs the
+# projects beside this file against it, in WORK_DIR. Given by tests/install/CMakeLists.txt.
+
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "failed (${status}): ${ARGN}")
+  endif()
+endfunction()
+
+# Configures the project `name` in a fresh folder; the arguments behind it go to CMake.
+function(configure name folder)
+  run(${CMAKE_COMMAND} -S "${WORK_DIR}/projects/${name}" -B "${WORK_DIR}/${folder}" ${CONFIGURE_ARGS} ${ARGN})
+endfunction()
+
+file(REMOVE_RECURSE "${WORK_DIR}")
+file(COPY "${CMAKE_CURRENT_LIST_DIR}/planner" "${CMAKE_CURRENT_LIST_DIR}/runtime"
+  DESTINATION "${WORK_DIR}/projects")
+run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${WORK_DIR}/before")
+file(RENAME "${WORK_DIR}/before" "${WORK_DIR}/prefix")
+file(GLOB_RECURSE package "${WORK_DIR}/prefix/*.cmake")
+foreach(file IN LISTS package)
+  file(READ "${file}" text)
+  foreach(path "${SOURCE_DIR}" "${WORK_DIR}")
+    string(FIND "${text}" "${path}/" position)
+    if(NOT position EQUAL -1)
+      message(FATAL_ERROR "${file} names ${path}, which its users need not have")
+    endif()
+  endforeach()
+endforeach()
+
+configure(planner planner -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/planner")
+run("${WORK_DIR}/planner/user")
+configure(planner planner-subdirectory -DKNAPFORMER_SOURCE_DIR=${SOURCE_DIR})
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/planner-subdirectory" --target user)
+run("${WORK_DIR}/planner-subdirectory/user")
+
+if(RUNTIME)
+  configure(runtime runtime -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+  run(${CMAKE_COMMAND} --build "${WORK_DIR}/runtime")
+  run(${RUN_PREFIX} "${WORK_DIR}/runtime/user")
+  run("${WORK_DIR}/prefix/bin/knapformer" --help)
+  # Building everything once more would take minutes; missing targets already show here.
+  configure(runtime runtime-subdirectory -DKNAPFORMER_SOURCE_DIR=${SOURCE_DIR} -DKokkos_DIR=${KOKKOS_DIR})
+endif()

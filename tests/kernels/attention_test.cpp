@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <knapformer/kernels/attention.hpp>
+#include <knapformer/plan/error.hpp>
+#include <limits>
+#include <support/device_arrays.hpp>
+
+namespace knapformer::test {
+namespace {
+
+/// The results of attention and of its backward pass.
+struct Results {
+  std::vector<double> out, log_sum_exp, dq, dk, dv;
+};
+
+struct Inputs {
+  std::vector<double> q, k, v, dout;
+};
+
+/// Attention of one head by its definition.
+void reference_head(const AttentionProblem& problem, std::int64_t head, std::int64_t d, bool causal,
+                    const Inputs& in, Results& results) {
+  const auto row = [&](std::int64_t token) {
+    return static_cast<std::size_t>(problem.offset + token * problem.heads + head);
+  };
+  const auto product = [d](const std::vector<double>& a, std::size_t i,
+                           const std::vector<double>& b, std::size_t j) {
+    const auto width = static_cast<std::size_t>(d);
+    double sum = 0;
+    for (std::size_t c = 0; c < width; ++c) sum += a[i * width + c] * b[j * width + c];
+    return sum;
+  };
+  const auto add = [d](double factor, const std::vector<double>& from, std::size_t i,
+                       std::vector<double>& to, std::size_t j) {
+    const auto width = static_cast<std::size_t>(d);
+    for (std::size_t c = 0; c < width; ++c) to[j * width + c] += factor * from[i * width + c];
+  };
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  for (std::int64_t query = 0; query < problem.length; ++query) {
+    const std::int64_t keys = causal ? query + 1 : problem.length;
+    std::vector<double> p(static_cast<std::size_t>(keys));
+    double maximum = -1e300, sum = 0;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      double& score = p[static_cast<std::size_t>(key)];
+      score = scale * product(in.q, row(query), in.k, row(key));
+      maximum = std::max(maximum, score);
+    }
+    for (double& x : p) sum += x = std::exp(x - maximum);
+    for (double& x : p) x /= sum;
+    results.log_sum_exp[row(query)] = maximum + std::log(sum);
+    for (std::int64_t key = 0; key < keys; ++key) {
+      add(p[static_cast<std::size_t>(key)], in.v, row(key), results.out, row(query));
+    }
+    const double delta = product(results.out, row(query), in.dout, row(query));
+    for (std::int64_t key = 0; key < keys; ++key) {
+      const double probability = p[static_cast<std::size_t>(key)];
+      const double ds =
+          scale * probability * (product(in.dout, row(query), in.v, row(key)) - delta);
+      add(probability, in.dout, row(query), results.dv, row(key));
+      add(ds, in.q, row(query), results.dk, row(key));
+      add(ds, in.k, row(key), results.dq, row(query));
+    }
+  }
+}
+
+Results reference(const std::vector<AttentionProblem>& problems, std::int64_t head_rows,
+                  std::int64_t d, bool causal, const Inputs& in) {
+  const auto size = static_cast<std::size_t>(head_rows * d);
+  Results results;
+  for (auto* values : {&results.out, &results.dq, &results.dk, &results.dv}) values->resize(size);
+  results.log_sum_exp.resize(static_cast<std::size_t>(head_rows));
+  for (const AttentionProblem& problem : problems) {
+    for (std::int64_t head = 0; head < problem.heads; ++head) {
+      reference_head(problem, head, d, causal, in, results);
+    }
+  }
+  return results;
+}
+
+template <class T>
+std::vector<double> widened(const std::vector<T>& values) {
+  return {values.begin(), values.end()};
+}
+
+template <class T>
+Results computed(const std::vector<AttentionProblem>& problems, std::int64_t head_rows,
+                 std::int64_t d, bool causal, std::int64_t workers, const Inputs& in) {
+  const Device exec;
+  const auto matrix = [&] { return Matrix<T>("KnapFormer::test", head_rows, d); };
+  const auto q = matrix(), k = matrix(), v = matrix(), dout = matrix();
+  from_host(in.q, q);
+  from_host(in.k, k);
+  from_host(in.v, v);
+  from_host(in.dout, dout);
+  const auto out = matrix(), dq = matrix(), dk = matrix(), dv = matrix();
+  const Vector<T> log_sum_exp("KnapFormer::test", head_rows);
+  const auto work = kernels::make_attention_work(exec, problems, causal, workers);
+  EXPECT_EQ(work.head_rows, head_rows);
+  const Vector<T> workspace("KnapFormer::test", kernels::attention_workspace(work, d));
+  // Whatever was there before must not matter.
+  for (const auto& view : {out, dq, dk, dv}) Kokkos::deep_copy(view, T(std::nan("")));
+  Kokkos::deep_copy(workspace, T(std::nan("")));
+  kernels::attention(exec, work, q, k, v, out, log_sum_exp);
+  kernels::attention_backward(exec, work, q, k, v, out, log_sum_exp, dout, workspace, dq, dk, dv);
+  return {widened(to_host(out)), widened(to_host(log_sum_exp)), widened(to_host(dq)),
+          widened(to_host(dk)), widened(to_host(dv))};
+}
+
+void expect_equal(const Results& got, const Results& expected, double tolerance) {
+  EXPECT_LE(difference(got.out, expected.out), tolerance);
+  EXPECT_LE(difference(got.log_sum_exp, expected.log_sum_exp), tolerance);
+  EXPECT_LE(difference(got.dq, expected.dq), tolerance);
+  EXPECT_LE(difference(got.dk, expected.dk), tolerance);
+  EXPECT_LE(difference(got.dv, expected.dv), tolerance);
+}
+
+struct Shape {
+  std::vector<std::int64_t> lengths;
+  std::vector<std::int64_t> heads;
+  std::int64_t d = 0;
+};
+
+void compare(const Shape& shape, double amplitude = 1) {
+  std::vector<AttentionProblem> problems;
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < shape.lengths.size(); ++i) {
+    problems.push_back({.offset = rows, .length = shape.lengths[i], .heads = shape.heads[i]});
+    rows += shape.lengths[i] * shape.heads[i];
+  }
+  std::mt19937_64 random(5);
+  Inputs in;
+  for (auto* values : {&in.q, &in.k, &in.v, &in.dout})
+    *values = random_values(rows * shape.d, random);
+  for (double& x : in.q) x *= amplitude;
+  for (auto* values : {&in.q, &in.k, &in.v, &in.dout}) {
+    for (double& x : *values) x = static_cast<float>(x);  // the same numbers in both types
+  }
+  // A score is at most amplitude * sqrt(d); what it is rounded by is a relative error of
+  // exp(score).
+  const double float_tolerance = 1e-5 + std::numeric_limits<float>::epsilon() * amplitude *
+                                            std::sqrt(static_cast<double>(shape.d));
+  for (const bool causal : {false, true}) {
+    const Results expected = reference(problems, rows, shape.d, causal, in);
+    for (const std::int64_t workers : {1, 3, 64}) {
+      SCOPED_TRACE(::testing::Message() << "causal " << causal << ", workers " << workers);
+      expect_equal(computed<double>(problems, rows, shape.d, causal, workers, in), expected, 1e-12);
+      expect_equal(computed<float>(problems, rows, shape.d, causal, workers, in), expected,
+                   float_tolerance);
+    }
+  }
+}
+
+TEST(Attention, EqualsTheDefinitionOnMixedLengths) {
+  compare({{0, 1, 2, 17, 100, 1000}, {2, 3, 1, 4, 2, 1}, 20});
+}
+TEST(Attention, EqualsTheDefinitionOnWholeTiles) { compare({{128, 256}, {2, 1}, 64}); }
+TEST(Attention, TakesAnyHeadWidth) {
+  for (const std::int64_t d : {1, 7, 130}) compare({{140, 5}, {1, 2}, d});
+}
+TEST(Attention, StandsSharpDistributions) { compare({{300}, {2}, 16}, 300); }
+
+TEST(Attention, TakesNothing) {
+  compare({{}, {}, 8});
+  compare({{0, 0}, {3, 1}, 8});
+}
+
+TEST(Attention, RefusesOtherShapes) {
+  const Device exec;
+  const std::vector<AttentionProblem> problems = {{.length = 3, .heads = 2}};
+  const auto work = kernels::make_attention_work(exec, problems, false);
+  const Matrix<double> right("KnapFormer::test", 6, 4), wrong("KnapFormer::test", 5, 4);
+  const Vector<double> log_sum_exp("KnapFormer::test", 6);
+  EXPECT_NO_THROW(kernels::attention(exec, work, right, right, right, right, log_sum_exp));
+  EXPECT_THROW(kernels::attention(exec, work, right, right, right, wrong, log_sum_exp), Error);
+}
+
+}  // namespace
+}  // namespace knapformer::test

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Moving tokens never changes the result: output and gradients of a balanced run are those of the
+// run in which every sequence stays at home.
+
+#include <knapformer/route/balancer.hpp>
+#include <model/model_support.hpp>
+#include <support/mpi_test.hpp>
+
+namespace knapformer::test {
+namespace {
+
+/// Every topology of the test for a number of ranks.
+std::vector<std::string> topologies(int ranks) {
+  const auto text = [](auto... parts) { return join(parts...); };
+  std::vector<std::string> names = {text("g1n", ranks)};
+  for (const int degree : {2, 3, 4, 7, 8}) {
+    if (ranks % degree == 0) names.push_back(text("g", degree, "n", ranks / degree));
+  }
+  if (ranks > 2) names.push_back(text("g1n", ranks - 2, "+g2n1"));
+  if (ranks == 7) names.push_back("g4n1+g1n1+g2n1");
+  if (ranks == 8) names.push_back("g1n1+g3n1+g4n1");
+  return names;
+}
+
+/// The sequences of every rank, the same list on all of them. Some ranks have none.
+std::vector<std::vector<std::int64_t>> draw_lengths(int ranks, std::mt19937_64& random) {
+  std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(ranks));
+  for (auto& mine : lengths) {
+    if (random() % 4 == 0) continue;
+    for (std::uint64_t n = random() % 4; n > 0; --n) {
+      mine.push_back(static_cast<std::int64_t>(random() % 5 == 0 ? random() % 150 : random() % 12));
+    }
+  }
+  return lengths;
+}
+
+/// What a rank holds after a step, in the order of its own sequences; gradients are summed over
+/// ranks.
+struct Outcome {
+  std::vector<double> y, dx, gradients;
+  std::int64_t moved = 0;
+};
+
+Outcome run(const Communicator& group, const TransformerConfig& config, const std::string& topology,
+            bool balance, const std::vector<std::int64_t>& lengths, std::uint64_t seed) {
+  const Device exec;
+  const Balancer balancer(group, {.topology = Topology::parse(topology),
+                                  .cost = CostModel::transformer(config.d_model),
+                                  .heads = config.heads,
+                                  .balance = balance});
+  const Routing routing = balancer.prepare(lengths);
+  std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(group.rank()));
+  const auto tokens = random_matrix<double>(routing.home_rows(), config.d_model, random);
+  const auto cotangents = random_matrix<double>(routing.home_rows(), config.d_model, random);
+  const Transformer<double> model(config, 1);
+  randomize_parameters(model, seed);
+
+  Saved<double> saved;
+  const auto [x, positions] = routing.route(exec, tokens, token_positions(lengths));
+  const auto y = routing.reverse_route(exec, model.forward(exec, routing, x, positions, saved));
+  const auto dy = routing.reverse_route_adjoint(exec, cotangents);
+  const auto dx = routing.route_adjoint(exec, model.backward(exec, routing, dy, saved));
+  group.all_reduce_sum(exec, model.gradients());
+  exec.fence();
+  return {to_host(y), to_host(dx), to_host(model.gradients()),
+          routing.plan().report().moved_tokens};
+}
+
+/// The largest of a number over the ranks, and of what it is measured by.
+double group_difference(const Communicator& group, const std::vector<double>& got,
+                        const std::vector<double>& expected) {
+  EXPECT_EQ(got.size(), expected.size());
+  double mine[2] = {0, 0};
+  for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double error = std::abs(got[i] - expected[i]);
+    mine[0] = std::max(mine[0], std::isfinite(error) ? error : 1e300);
+    mine[1] = std::max(mine[1], std::abs(expected[i]));
+  }
+  double error = 0, scale = 0;
+  const auto all = group.all_gather(std::span<const double>(mine));
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    error = std::max(error, all[i]);
+    scale = std::max(scale, all[i + 1]);
+  }
+  return error == 0 ? 0 : error / scale;
+}
+
+/// Parameter by parameter: small gradients are compared with their own size.
+double gradient_difference(const TransformerConfig& config, const std::vector<double>& got,
+                           const std::vector<double>& expected) {
+  double largest = 0;
+  const auto layout = block_parameters(config);
+  const std::int64_t block = layout.back().offset + layout.back().size();
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    for (const ParameterInfo& info : layout) {
+      const auto part = [&](const std::vector<double>& all) {
+        const auto first = all.begin() + l * block + info.offset;
+        return std::vector<double>(first, first + info.size());
+      };
+      largest = std::max(largest, difference(part(got), part(expected)));
+    }
+  }
+  return largest;
+}
+
+/// Compares all topologies with the home plan. Returns the tokens that moved.
+std::int64_t compare(const TransformerConfig& config,
+                     const std::vector<std::vector<std::int64_t>>& lengths, std::uint64_t seed) {
+  const Communicator group = world();
+  const auto& mine = lengths[static_cast<std::size_t>(group.rank())];
+  const std::string home = join("g1n", group.size());
+  const Outcome expected = run(group, config, home, false, mine, seed);
+  EXPECT_EQ(expected.moved, 0);
+  std::int64_t moved = 0;
+  for (const std::string& topology : topologies(group.size())) {
+    SCOPED_TRACE(topology);
+    const Outcome got = run(group, config, topology, true, mine, seed);
+    EXPECT_LE(group_difference(group, got.y, expected.y), 1e-10);
+    EXPECT_LE(group_difference(group, got.dx, expected.dx), 1e-10);
+    EXPECT_LE(gradient_difference(config, got.gradients, expected.gradients), 1e-10);
+    moved += got.moved;
+  }
+  return moved;
+}
+
+TransformerConfig small_config(std::int64_t heads) {
+  return {.layers = 2, .d_model = 4 * heads, .heads = heads, .d_ffn = 22};
+}
+
+class Balanced : public ::testing::TestWithParam<std::pair<bool, bool>> {};
+INSTANTIATE_TEST_SUITE_P(CausalCheckpoint, Balanced,
+                         ::testing::Values(std::pair(false, true), std::pair(false, false),
+                                           std::pair(true, true), std::pair(true, false)));
+
+TEST_P(Balanced, EqualsUnbalanced) {
+  std::int64_t moved = 0;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const std::int64_t heads : {9, 5}) {  // no bag of several ranks but 3 splits them evenly
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << ", heads " << heads);
+      TransformerConfig config = small_config(heads);
+      std::tie(config.causal, config.checkpoint) = GetParam();
+      std::mt19937_64 random(seed);
+      moved += compare(config, draw_lengths(world().size(), random), seed);
+    }
+  }
+  EXPECT_TRUE(moved > 0 || world().size() == 1) << "nothing was tested";
+}
+
+TEST(BalancedAtTheEdge, OneSequenceForAll) {
+  for (const std::int64_t length : {1, 3, 40}) {
+    std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(world().size()));
+    lengths.back() = {length};
+    compare(small_config(9), lengths, 4);
+  }
+}
+
+TEST(BalancedAtTheEdge, NothingAtAll) {
+  std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(world().size()));
+  compare(small_config(9), lengths, 5);
+  lengths[0] = {0, 0};
+  compare(small_config(9), lengths, 5);
+}
+
+}  // namespace
+}  // namespace knapformer::test

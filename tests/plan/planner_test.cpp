@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <algorithm>
+
+#include "plan/group.hpp"
+
+namespace knapformer {
+namespace {
+
+using test::Group;
+using test::plan_of;
+using test::Rows;
+
+TEST(Planner, BeatsTheRuleOfThePaperWhereItStumbles) {
+  for (double gamma : {0.0, 0.5, 1.0}) {
+    const CostModel cost = CostModel::transformer(3072, gamma);
+    const Plan plan = plan_of("g1n2+g2n1", {{100, 200, 300, 400}, {}, {}, {}}, 24, cost);
+    EXPECT_NEAR(plan.max_over_mean(), 1.20, 0.005) << gamma;
+    EXPECT_LT(plan.report().lower_bound_gap, 1e-6);
+  }
+}
+
+TEST(Planner, ABalancedGroupStaysHome) {
+  const Rows rows(8, {700, 90, 300, 300, 300, 1});
+  const Plan plan = plan_of("g1n8", rows);
+  EXPECT_EQ(plan.report().moved_tokens, 0);
+  EXPECT_EQ(plan.max_over_mean(), 1);
+  EXPECT_EQ(plan.report().lower_bound_gap, 0);
+
+  const Plan split = plan_of("g4n2", rows);
+  for (std::int64_t i = 0; i < split.sequences(); ++i) {
+    for (const Chunk& chunk : split.chunks(i)) EXPECT_EQ(chunk.rank / 4, split.homes()[i] / 4);
+  }
+}
+
+TEST(Planner, AmongEquallyLoadedBagsTheHomeIsTaken) {
+  EXPECT_EQ(plan_of("g1n4", {{}, {}, {300}, {400}}).report().moved_tokens, 0);
+  const Plan plan = plan_of("g1n2+g2n2", {{}, {20}, {}, {}, {}, {400}});
+  EXPECT_EQ(plan.chunks(0).front().rank, 1);
+  EXPECT_EQ(plan.chunks(1).front().rank, 4);
+}
+
+TEST(Planner, ShortSequencesUseFewerRanksThanTheirBag) {
+  const Plan plan = plan_of("g4n1", {{0, 1, 2, 3, 4, 5}, {}, {}, {}});
+  for (std::int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(std::ssize(plan.chunks(i)), std::min<std::int64_t>(i, 4)) << i;
+  }
+  const auto& tokens = plan.report().tokens_after;
+  EXPECT_LE(std::ranges::max(tokens) - std::ranges::min(tokens), 1);
+}
+
+TEST(Planner, ABagHasNoMoreRanksThanTheModelHeads) {
+  const Plan plan = plan_of("g8n1", {{100, 100, 100, 100}, {}, {}, {}, {}, {}, {}, {}}, 2);
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(plan.chunks(i).size(), 2u);
+  EXPECT_EQ(plan.max_over_mean(), 1) << "four pairs of ranks, one for each";
+}
+
+TEST(Planner, SpareHeadsGoRoundTheRanks) {
+  const Plan plan = plan_of("g5n1", {std::vector<std::int64_t>(5, 1000), {}, {}, {}, {}});
+  for (double n : plan.report().attention_tokens) EXPECT_DOUBLE_EQ(n, 1000);
+  EXPECT_NEAR(plan.max_over_mean(), 1, 1e-12);
+}
+
+TEST(Planner, LargeBagsAreKeptForWhatNeedsThem) {
+  const Plan plan =
+      plan_of("g1n4+g4n1", {{8000, 1000, 1000, 1000, 1000}, {}, {}, {}, {}, {}, {}, {}});
+  EXPECT_EQ(plan.chunks(0).size(), 4u);
+  for (std::int64_t i = 1; i < 5; ++i) EXPECT_EQ(plan.chunks(i).size(), 1u);
+}
+
+TEST(Planner, CostsOfTheCallerReplaceTheModel) {
+  const Rows lengths{{10, 10, 10, 10}, {10}};
+  const Plan plan = plan_of("g1n2", lengths, 1, CostModel::transformer(64), {{40, 1, 1, 1}, {37}});
+  EXPECT_EQ(plan.report().work_before, (std::vector<double>{43, 37}));
+  EXPECT_EQ(plan.report().work_after, (std::vector<double>{40, 40}));
+  EXPECT_EQ(plan.report().tokens_after, (std::vector<std::int64_t>{10, 40}));
+}
+
+TEST(Planner, WorkThatCostsNothingIsPlannedToo) {
+  const Plan plan = plan_of("g1n2+g2n1", {{10, 20}, {}, {30}, {}}, 2, CostModel::transformer(64),
+                            {{0, 0}, {}, {0}, {}});
+  EXPECT_EQ(plan.report().total_tokens, 60);
+  EXPECT_EQ(plan.max_over_mean(), 1);
+}
+
+TEST(Planner, EmptyGroups) {
+  for (const Rows& rows : {Rows{{}, {}, {}, {}}, Rows{{0}, {}, {0, 0}, {}}}) {
+    const Plan plan = plan_of("g1n2+g2n1", rows);
+    EXPECT_TRUE(plan.all_chunks().empty());
+    EXPECT_EQ(plan.max_over_mean(), 1);
+    EXPECT_EQ(plan.report().lower_bound, 0);
+    EXPECT_EQ(plan.report().lower_bound_gap, 0);
+  }
+}
+
+TEST(Planner, TheHomePlanMovesNothing) {
+  const Group group({{5, 0, 7}, {}, {11}});
+  const Topology topology = Topology::parse("g3n1");
+  const CostModel cost = CostModel::transformer(64);
+  const Plan plan = make_home_plan({topology, cost, 4, group.values, group.offsets});
+  EXPECT_EQ(plan.report().moved_tokens, 0);
+  EXPECT_EQ(plan.report().work_after, plan.report().work_before);
+  EXPECT_EQ(plan.report().ulysses_tokens, 0);
+  EXPECT_GT(plan.report().lower_bound_gap, 0);
+  for (std::int64_t i : {0, 2, 3}) {
+    ASSERT_EQ(plan.chunks(i).size(), 1u);
+    EXPECT_EQ(plan.chunks(i)[0], (Chunk{plan.homes()[i], 0, plan.lengths()[i], 0, 4}));
+  }
+}
+
+TEST(Planner, RejectsWhatCannotBePlanned) {
+  const CostModel cost = CostModel::transformer(64);
+  EXPECT_ERROR(plan_of("g4n8", {{1}, {2}}),
+               "topology g4n8 is for 32 ranks, but there are lengths for 2");
+  EXPECT_ERROR(plan_of("g1n1", {{1}, {2}}), "for 1 ranks, but there are lengths for 2");
+  EXPECT_ERROR(plan_of("g1n2", {{1, 2}, {-3}}), "the length of sequence 2 is -3");
+  EXPECT_ERROR(plan_of("g1n1", {{CostModel::kMaxLength + 1}}), "the length of sequence 0");
+  EXPECT_ERROR(plan_of("g1n1", {{1}}, 0), "number of heads is 0");
+  EXPECT_ERROR(plan_of("g1n1", {{1}}, -4), "number of heads is -4");
+  EXPECT_ERROR(plan_of("g1n1", {{1}}, Plan::kMaxHeads + 1), "number of heads");
+  EXPECT_ERROR(plan_of("g1n1", {{1, 2}}, 1, cost, {{1}}), "1 costs for 2 sequences");
+  EXPECT_ERROR(plan_of("g1n1", {{1, 2}}, 1, cost, {{1, -1}}), "the cost of sequence 1 is -1");
+  const Topology topology = Topology::parse("g1n2");
+  const std::vector<std::int64_t> lengths{1, 2};
+  for (const std::vector<std::int64_t>& offsets :
+       {std::vector<std::int64_t>{0, 3, 2}, {1, 1, 2}, {0, 1, 1}}) {
+    EXPECT_ERROR(make_plan({topology, cost, 1, lengths, offsets}), "must rise from 0");
+  }
+  EXPECT_ERROR(make_plan({topology, cost, 1, {}, {}}), "lengths for 0");
+}
+
+TEST(Planner, ExtremesAreExactOrRefused) {
+  const CostModel dear = CostModel::transformer(1 << 20, 1024, std::int64_t{1} << 40);
+  const Rows longest{{CostModel::kMaxLength}, {}};
+  const Plan plan = plan_of("g2n1", longest, Plan::kMaxHeads, dear);
+  EXPECT_EQ(plan.max_over_mean(), 1);
+  EXPECT_EQ(plan.report().lower_bound_gap, 0);
+
+  const Rows many{std::vector<std::int64_t>(100, CostModel::kMaxLength), {}};
+  EXPECT_ERROR(plan_of("g2n1", many, Plan::kMaxHeads, dear),
+               "more work in all than can be planned");
+  EXPECT_EQ(plan_of("g2n1", many, 24, CostModel::transformer(3072)).max_over_mean(), 1);
+
+  const std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+  const Plan costly = plan_of("g2n1", longest, Plan::kMaxHeads, dear, {{highest}, {}});
+  EXPECT_DOUBLE_EQ(costly.report().work_after[0], static_cast<double>(highest) / 2);
+}
+
+}  // namespace
+}  // namespace knapformer

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// <A x, y> = <x, A^T y> over the whole group, for all four operations. The values are small
+// integers, so both sides are exact and compared for equality.
+
+#include <gtest/gtest.h>
+
+#include "route/route_support.hpp"
+
+namespace knapformer {
+namespace {
+
+using namespace test;  // NOLINT: a test file
+
+using Matrix = Kokkos::View<double**, Kokkos::LayoutRight, Device>;
+using PerHead = Kokkos::View<double***, Kokkos::LayoutRight, Device>;
+
+constexpr std::int64_t kHeads = 7;
+constexpr std::int64_t kWidth = 3;
+
+template <class V, class... Extents>
+V random_view(std::mt19937_64& random, Extents... extents) {
+  V view("random", static_cast<std::size_t>(extents)...);
+  Kokkos::View<double*, Kokkos::HostSpace> host("host", view.size());
+  for (std::size_t i = 0; i < view.size(); ++i)
+    host(i) = static_cast<double>(random() % 2001) - 1000;
+  Kokkos::deep_copy(Kokkos::View<double*, Device, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+                        view.data(), view.size()),
+                    host);
+  return view;
+}
+
+template <class V>
+double dot(const Communicator& group, const V& a, const V& b) {
+  const auto x = values(a);
+  const auto y = values(b);
+  EXPECT_EQ(x.size(), y.size());
+  double mine = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) mine += x[i] * y[i];
+  double sum = 0;
+  for (const double part : group.all_gather(std::span<const double>(&mine, 1))) sum += part;
+  return sum;
+}
+
+TEST(Adjoint, IsTheTransposeOfEachOperation) {
+  const Communicator group = world();
+  const Device exec;
+  for (const std::string& topology : topologies(group.size())) {
+    const Balancer balance = balancer(group, topology, kHeads);
+    for (std::uint64_t seed = 20; seed < 23; ++seed) {
+      SCOPED_TRACE(testing::Message() << topology << ", seed " << seed);
+      const Routing routing = balance.prepare(random_lengths(seed, group.rank()));
+      std::mt19937_64 random(seed + 77 * static_cast<std::uint64_t>(group.rank()));
+      const auto home = random_view<Matrix>(random, routing.home_rows(), kWidth);
+      const auto routed = random_view<Matrix>(random, routing.routed_rows(), kWidth);
+      EXPECT_EQ(dot(group, routing.route(exec, home), routed),
+                dot(group, home, routing.route_adjoint(exec, routed)));
+      EXPECT_EQ(dot(group, routing.reverse_route(exec, routed), home),
+                dot(group, routed, routing.reverse_route_adjoint(exec, home)));
+
+      const auto tokens = random_view<PerHead>(random, routing.routed_rows(), kHeads, kWidth);
+      const auto heads = random_view<Matrix>(random, routing.head_rows(), kWidth);
+      EXPECT_EQ(dot(group, routing.pre_attention(exec, tokens), heads),
+                dot(group, tokens, routing.pre_attention_adjoint(exec, heads)));
+      EXPECT_EQ(dot(group, routing.post_attention(exec, heads), tokens),
+                dot(group, heads, routing.post_attention_adjoint(exec, tokens)));
+    }
+  }
+}
+
+TEST(Adjoint, AllFormsAgree) {
+  const Communicator group = world();
+  const Device exec;
+  const Balancer balance = balancer(group, join("g", group.size(), "n1"), kHeads);
+  const Routing routing = balance.prepare(random_lengths(31, group.rank()));
+  std::mt19937_64 random(static_cast<std::uint64_t>(group.rank()));
+  const auto home = random_view<Matrix>(random, routing.home_rows(), kWidth);
+  const auto routed = random_view<Matrix>(random, routing.routed_rows(), kWidth);
+  const auto tokens = random_view<PerHead>(random, routing.routed_rows(), kHeads, kWidth);
+  const auto heads = random_view<Matrix>(random, routing.head_rows(), kWidth);
+
+  const Matrix to_home("out", home.extent(0), kWidth);
+  const Matrix to_routed("out", routed.extent(0), kWidth);
+  const PerHead to_tokens("out", tokens.extent(0), kHeads, kWidth);
+  const Matrix to_heads("out", heads.extent(0), kWidth);
+
+  routing.route_adjoint_into(exec, std::tie(to_home), routed);
+  EXPECT_EQ(values(to_home), values(routing.start_route_adjoint(exec, routed).wait()));
+  routing.reverse_route_adjoint_into(exec, std::tie(to_routed), home);
+  EXPECT_EQ(values(to_routed), values(routing.start_reverse_route_adjoint(exec, home).wait()));
+  routing.pre_attention_adjoint_into(exec, std::tie(to_tokens), heads);
+  EXPECT_EQ(values(to_tokens), values(routing.start_pre_attention_adjoint(exec, heads).wait()));
+  routing.post_attention_adjoint_into(exec, std::tie(to_heads), tokens);
+  EXPECT_EQ(values(to_heads), values(routing.start_post_attention_adjoint(exec, tokens).wait()));
+
+  routing.start_route_adjoint_into(exec, std::tuple(to_home), routed).wait();
+  EXPECT_EQ(values(to_home), values(routing.reverse_route(exec, routed)));
+  routing.start_reverse_route_adjoint_into(exec, std::tuple(to_routed), home).wait();
+  EXPECT_EQ(values(to_routed), values(routing.route(exec, home)));
+  routing.start_pre_attention_adjoint_into(exec, std::tuple(to_tokens), heads).wait();
+  EXPECT_EQ(values(to_tokens), values(routing.post_attention(exec, heads)));
+  routing.start_post_attention_adjoint_into(exec, std::tuple(to_heads), tokens).wait();
+  EXPECT_EQ(values(to_heads), values(routing.pre_attention(exec, tokens)));
+}
+
+}  // namespace
+}  // namespace knapformer

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/route/balancer.hpp>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/mpi_test.hpp"
+
+namespace knapformer::test {
+
+/// Topologies for a group: single ranks, bags of every degree that divides it, and mixtures.
+inline std::vector<std::string> topologies(int ranks) {
+  std::vector<std::string> names;
+  for (int degree = 1; degree <= ranks; ++degree) {
+    if (ranks % degree == 0) {
+      names.push_back(join("g", degree, "n", ranks / degree));
+    }
+  }
+  if (ranks > 2) names.push_back(join("g1n1+g", ranks - 1, "n1"));
+  if (ranks == 4) names.push_back("g2n1+g1n2");
+  if (ranks == 7) names.push_back("g4n1+g1n1+g2n1");
+  if (ranks == 8) names.push_back("g1n3+g2n1+g3n1");
+  return names;
+}
+
+/// Lengths of this rank's sequences: none at all on some ranks, zero, short and long ones.
+inline std::vector<std::int64_t> random_lengths(std::uint64_t seed, int rank,
+                                                std::int64_t longest = 60) {
+  std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(rank));
+  if (random() % 4 == 0) return {};
+  std::vector<std::int64_t> lengths(random() % 7);
+  for (auto& length : lengths) {
+    const auto bound = static_cast<std::uint64_t>(random() % 3 == 0 ? 4 : longest);
+    length = static_cast<std::int64_t>(random() % bound);
+  }
+  return lengths;
+}
+
+inline Balancer balancer(const Communicator& group, const std::string& topology,
+                         std::int64_t heads) {
+  return Balancer(
+      group,
+      {.topology = Topology::parse(topology), .cost = CostModel::transformer(16), .heads = heads});
+}
+
+/// A token of the group: its sequence in the plan's order, and its position there.
+struct Token {
+  std::int64_t sequence = 0;
+  std::int64_t position = 0;
+};
+
+/// The tokens of this rank's home rows, and of its routed rows.
+inline std::vector<Token> home_tokens(const Routing& routing) {
+  std::vector<Token> tokens;
+  const Plan& plan = routing.plan();
+  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
+    if (plan.homes()[static_cast<std::size_t>(s)] != routing.group().rank()) continue;
+    for (std::int64_t t = 0; t < plan.lengths()[static_cast<std::size_t>(s)]; ++t)
+      tokens.push_back({s, t});
+  }
+  return tokens;
+}
+inline std::vector<Token> routed_tokens(const Routing& routing) {
+  std::vector<Token> tokens;
+  const Plan& plan = routing.plan();
+  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
+    for (const Chunk& chunk : plan.chunks(s)) {
+      if (chunk.rank != routing.group().rank()) continue;
+      for (std::int64_t t = 0; t < chunk.tokens; ++t) tokens.push_back({s, chunk.first_token + t});
+    }
+  }
+  return tokens;
+}
+
+/// What element `column` of a token's row holds: a small integer, exact in every type used.
+template <class T>
+T tag(const Token& token, std::int64_t column) {
+  const std::int64_t value = token.sequence * 1009 + token.position * 31 + column * 7 + 1;
+  return static_cast<T>(value % (sizeof(T) == 1 ? 251 : 65521 / (sizeof(T) == 2 ? 2 : 1)));
+}
+
+/// A packed view with the tag of every element; V is LayoutRight with dynamic and static extents
+/// such that `extents` fits it.
+template <class V, class... Extents>
+V tagged(const std::vector<Token>& tokens, Extents... extents) {
+  V view("tagged", tokens.size(), extents...);
+  const std::int64_t columns =
+      tokens.empty() ? 0 : static_cast<std::int64_t>(view.size() / tokens.size());
+  using T = typename V::value_type;
+  Kokkos::View<T*, Kokkos::HostSpace> host("host", view.size());
+  for (std::size_t i = 0; i < view.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    host(i) = tag<T>(tokens[static_cast<std::size_t>(at / columns)], at % columns);
+  }
+  Kokkos::deep_copy(
+      Kokkos::View<T*, Device, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(view.data(), view.size()),
+      host);
+  return view;
+}
+
+/// The elements of a contiguous view, in memory order.
+template <class V>
+std::vector<typename V::non_const_value_type> values(const V& view) {
+  using T = typename V::non_const_value_type;
+  Kokkos::View<T*, Kokkos::HostSpace> host("host", view.size());
+  Kokkos::deep_copy(host, Kokkos::View<const T*, Device, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+                              view.data(), view.size()));
+  return {host.data(), host.data() + host.size()};
+}
+
+}  // namespace knapformer::test

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// With outputs of the caller, a step allocates no memory in any Kokkos space, labels carry our
+// prefix, and kernels stay on the instance they were given.
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string_view>
+
+#include "route/route_support.hpp"
+
+namespace knapformer {
+namespace {
+
+using namespace test;  // NOLINT: a test file
+
+using Matrix = Kokkos::View<double**, Kokkos::LayoutRight, Device>;
+using PerHead = Kokkos::View<double***, Kokkos::LayoutRight, Device>;
+
+// Kokkos' callbacks are plain functions.
+std::int64_t allocations = 0;
+std::set<std::string> labels;
+std::set<std::uint32_t> devices;
+
+TEST(SteadyState, AllocatesNothingAndStaysOnItsInstance) {
+  const Communicator group = world();
+  const Balancer balance = balancer(group, join("g", group.size(), "n1"), 8);
+  const Routing routing = balance.prepare(std::vector<std::int64_t>{40, 25});
+  const Device exec = Kokkos::Experimental::partition_space(Device(), 1)[0];
+  const auto home = tagged<Matrix>(home_tokens(routing), 6);
+  const auto tokens = tagged<PerHead>(routed_tokens(routing), 8, 2);
+  const Matrix back("back", home.extent(0), 6);
+  const Matrix routed("routed", static_cast<std::size_t>(routing.routed_rows()), 6);
+  const Matrix heads("heads", static_cast<std::size_t>(routing.head_rows()), 2);
+  const PerHead joined("joined", tokens.extent(0), 8, 2);
+  const auto step = [&] {
+    routing.route_into(exec, std::tie(routed), home);
+    routing.pre_attention_into(exec, std::tie(heads), tokens);
+    routing.post_attention_into(exec, std::tie(joined), heads);
+    routing.reverse_route_into(exec, std::tie(back), routed);
+  };
+  step();
+  namespace tools = Kokkos::Tools::Experimental;
+  tools::set_allocate_data_callback([](Kokkos::Profiling::SpaceHandle, const char*, const void*,
+                                       std::uint64_t) { ++allocations; });
+  tools::set_begin_parallel_for_callback(
+      [](const char* name, std::uint32_t device, std::uint64_t*) {
+        labels.insert(name);
+        devices.insert(device);
+      });
+  for (int i = 0; i < 3; ++i) step();
+  tools::set_allocate_data_callback(nullptr);
+  tools::set_begin_parallel_for_callback(nullptr);
+
+  EXPECT_EQ(allocations, 0);
+  EXPECT_TRUE(labels.contains("KnapFormer::copy_blocks"));
+  for (const std::string& label : labels) {
+    EXPECT_TRUE(label.starts_with("KnapFormer::") || label.starts_with("Kokkos::")) << label;
+  }
+  EXPECT_EQ(devices, std::set<std::uint32_t>{tools::device_id(exec)});
+  EXPECT_EQ(values(back), values(home));
+  EXPECT_EQ(values(joined), values(tokens));
+}
+
+}  // namespace
+}  // namespace knapformer

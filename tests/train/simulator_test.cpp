@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <knapformer/train/calibration.hpp>
+#include <knapformer/train/simulator.hpp>
+#include <knapformer/train/synthetic.hpp>
+#include <memory>
+#include <vector>
+
+namespace knapformer {
+namespace {
+
+// Uneven on purpose: later ranks hold more and longer sequences, rank 0 holds none in odd steps.
+class Uneven : public DataSource {
+ public:
+  std::vector<std::int64_t> lengths(std::int64_t step, std::int64_t rank) const override {
+    std::vector<std::int64_t> out;
+    if (rank == 0 && step % 2 == 1) return out;
+    for (std::int64_t i = 0; i <= rank; ++i) out.push_back(7 + 5 * rank + 3 * i + step);
+    return out;
+  }
+  std::string describe() const override { return "uneven"; }
+};
+
+SimulationOptions small(std::int64_t ranks_of_a_group) {
+  return {.model = {.layers = 2, .d_model = 16, .heads = 4, .d_ffn = 24},
+          .topology = Topology::parse("g1n" + std::to_string(ranks_of_a_group)),
+          .gamma = 1,
+          .steps = 4,
+          .warmup = 1,
+          .seed = 3,
+          .learning_rate = 0.1};
+}
+
+TEST(Simulate, TrainsTheSameModelWithAndWithoutBalancing) {
+  const Communicator world(MPI_COMM_WORLD);
+  const Device exec;
+  const Simulation simulation = simulate<double>(world, exec, Uneven(), small(world.size()));
+  ASSERT_EQ(simulation.unbalanced.size(), 4u);
+  ASSERT_EQ(simulation.balanced.size(), 4u);
+  EXPECT_LT(simulation.loss_difference(), 1e-12);
+  EXPECT_NE(simulation.unbalanced.front().loss, simulation.unbalanced.back().loss);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(simulation.balanced[i].index, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(simulation.unbalanced[i].lengths, simulation.balanced[i].lengths);
+    EXPECT_EQ(simulation.unbalanced[i].groups.front().moved_tokens, 0);
+  }
+  EXPECT_EQ(simulation.unbalanced.front().ranks.size(), static_cast<std::size_t>(world.size()));
+}
+
+TEST(Simulate, BalancesWithinEachGroupOfALargerWorld) {
+  const Communicator world(MPI_COMM_WORLD);
+  if (world.size() % 2 != 0) {
+    EXPECT_THROW(simulate<float>(world, Device(), Uneven(), small(world.size() + 1)), Error);
+    return;
+  }
+  const Simulation simulation = simulate<double>(world, Device(), Uneven(), small(2));
+  EXPECT_LT(simulation.loss_difference(), 1e-12);
+  for (const TraceStep& step : simulation.balanced) {
+    ASSERT_EQ(step.groups.size(), static_cast<std::size_t>(world.size() / 2));
+    for (std::size_t g = 0; g < step.groups.size(); ++g) {
+      const std::int64_t before =
+          step.ranks[2 * g].tokens_before + step.ranks[2 * g + 1].tokens_before;
+      const std::int64_t after =
+          step.ranks[2 * g].tokens_after + step.ranks[2 * g + 1].tokens_after;
+      EXPECT_EQ(before, after);
+      EXPECT_EQ(step.groups[g].total_tokens, before);
+    }
+  }
+}
+
+TEST(Simulate, EveryRankSeesEveryStepAlike) {
+  const Communicator world(MPI_COMM_WORLD);
+  std::vector<double> seen;
+  simulate<float>(world, Device(), Uneven(), small(world.size()), [&](const TraceStep& step) {
+    seen.push_back(step.balanced ? 1 : 0);
+    seen.push_back(step.seconds);
+    seen.push_back(step.loss);
+  });
+  ASSERT_EQ(seen.size(), 3u * 2 * 4);
+  const std::vector<double> all = world.all_gather(std::span<const double>(seen));
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], seen[i % seen.size()]);
+}
+
+TEST(Calibrate, FindsRatesThatAllRanksAgreeOn) {
+  const Communicator world(MPI_COMM_WORLD);
+  const Calibration found = calibrate<float>(world, Device(), small(1).model, 256);
+  EXPECT_GT(found.gemm_flops, 0);
+  EXPECT_GT(found.gamma, 0);
+  const double mine[2] = {found.gemm_flops, found.gamma};
+  const std::vector<double> all = world.all_gather(std::span<const double>(mine, 2));
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], mine[i % 2]);
+}
+
+TEST(SyntheticBatch, IsTheSameTwiceAndDiffersBetweenSteps) {
+  const std::vector<std::int64_t> lengths = {3, 0, 2};
+  const auto host = [&](std::int64_t step, auto member) {
+    const Batch<double> batch = make_synthetic_batch<double>(Device(), lengths, 4, 9, step, 1);
+    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, batch.*member);
+  };
+  const auto first = host(0, &Batch<double>::tokens), again = host(0, &Batch<double>::tokens);
+  const auto other = host(1, &Batch<double>::tokens), target = host(0, &Batch<double>::targets);
+  ASSERT_EQ(first.extent(0), 5u);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first.data()[i], again.data()[i]);
+    EXPECT_NE(first.data()[i], other.data()[i]);
+    EXPECT_NE(first.data()[i], target.data()[i]);
+    EXPECT_LT(std::abs(first.data()[i]), 1.0 + 1e-15);
+  }
+  const auto positions = host(0, &Batch<double>::positions);
+  const int expected[] = {0, 1, 2, 0, 1};
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(positions(i, 0), expected[i]);
+}
+
+TraceStep step_of(double seconds, double busy_first, double busy_second) {
+  TraceStep step{.seconds = seconds};
+  step.groups.push_back({.max_over_mean_after = 1.5,
+                         .max_over_min_after = 3,
+                         .moved_tokens = 25,
+                         .total_tokens = 100});
+  step.ranks.resize(2);
+  step.ranks[0].busy_seconds = busy_first;
+  step.ranks[1].busy_seconds = busy_second;
+  step.ranks[1].wait_seconds = 2;
+  return step;
+}
+
+TEST(Summarise, AddsUpStepsAndRanks) {
+  const PlacementSummary s = summarise({step_of(4, 4, 2), step_of(2, 1, 2), step_of(9, 6, 0)});
+  EXPECT_DOUBLE_EQ(s.seconds, 15);
+  EXPECT_DOUBLE_EQ(s.median_seconds, 4);
+  EXPECT_DOUBLE_EQ(s.busy_max, 12);
+  EXPECT_DOUBLE_EQ(s.busy_mean, 7.5);
+  EXPECT_DOUBLE_EQ(s.tokens, 300);
+  EXPECT_DOUBLE_EQ(s.moved_share, 0.25);
+  EXPECT_DOUBLE_EQ(s.work_max_over_mean, 1.5);
+  EXPECT_DOUBLE_EQ(s.phase_seconds[static_cast<std::size_t>(Phase::kWait)], 1);
+
+  Simulation simulation;
+  simulation.unbalanced = {step_of(4, 4, 2)};
+  simulation.balanced = {step_of(2, 3, 3)};
+  EXPECT_DOUBLE_EQ(simulation.speedup(), 2);
+  EXPECT_DOUBLE_EQ(simulation.bound(), 4.0 / 3);
+}
+
+}  // namespace
+}  // namespace knapformer
