@@ -15,9 +15,10 @@
 namespace knapformer {
 namespace {
 
-constexpr int kFailureTag = 0;  // "this rank cannot go on, because ..."
-constexpr int kStallTag = 1;    // "this rank waits for ...; what do you wait for?"
-constexpr int kFirstExchangeTag = 2;
+constexpr int kFailureTag = 0;   // "this rank cannot go on, because ..."
+constexpr int kQuestionTag = 1;  // "what do you wait for?"
+constexpr int kAnswerTag = 2;    // "for ..."
+constexpr int kFirstExchangeTag = 3;
 
 // Short enough to be sent eagerly by every MPI: the receiver may never look.
 constexpr std::size_t kLongestNote = 1000;
@@ -103,7 +104,7 @@ void Communicator::Data::check_usable() {
 
 void Communicator::Data::fail(std::string text) {
   if (failure.empty()) {
-    failure = std::move(text);
+    failure = text.substr(0, kLongestNote);  // here as on the ranks that are told
     tell_all(kFailureTag, failure);
   }
   throw Error(failure);
@@ -120,7 +121,7 @@ void Communicator::Data::wait(const Awaited& awaited) {
       continue;
     }
     read_failures();
-    read_questions(awaited, watch);
+    answer_questions(awaited);
     watch_over(awaited, watch);
     std::this_thread::yield();
   }
@@ -172,13 +173,10 @@ void Communicator::Data::read_failures() {
   throw Error(failure);
 }
 
-void Communicator::Data::read_questions(const Awaited& awaited, Watch& watch) {
+void Communicator::Data::answer_questions(const Awaited& awaited) {
   int source = 0;
   std::string text;
-  while (receive_note(kStallTag, source, text)) {
-    watch.answers[source] = text;
-    if (!std::exchange(watch.told, true)) tell_all(kStallTag, awaited.describe());
-  }
+  while (receive_note(kQuestionTag, source, text)) tell(source, kAnswerTag, awaited.describe());
 }
 
 void Communicator::Data::watch_over(const Awaited& awaited, Watch& watch) {
@@ -188,22 +186,30 @@ void Communicator::Data::watch_over(const Awaited& awaited, Watch& watch) {
     log(fmt::format("rank {}: {:.1f} s without progress in {}", rank, idle, awaited.describe()));
   }
   if (idle <= options.timeout_seconds) return;
+  int source = 0;
+  std::string text;
   if (watch.asked == Clock::time_point{}) {
+    while (receive_note(kAnswerTag, source, text)) {
+    }  // to an earlier question, which progress has settled
     watch.asked = Clock::now();
-    if (!std::exchange(watch.told, true)) tell_all(kStallTag, awaited.describe());
+    tell_all(kQuestionTag, {});
   }
+  while (receive_note(kAnswerTag, source, text)) watch.answers[source] = text;
   if (seconds_since(watch.asked) <= seconds_to_answer(options)) return;
   fail(stall_text(rank, size, awaited.describe(), idle, watch.answers));
 }
 
-void Communicator::Data::tell_all(int tag, std::string_view text) {
+void Communicator::Data::tell(int peer, int tag, std::string_view text) {
   const auto note = std::make_shared<std::string>(text.substr(0, kLongestNote));
+  MPI_Request request = MPI_REQUEST_NULL;
+  // Best effort: there is nobody to report an error to that is not failing already.
+  MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_CHAR, peer, tag, comm, &request);
+  notes_.push_back({note, request});
+}
+
+void Communicator::Data::tell_all(int tag, std::string_view text) {
   for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    MPI_Request request = MPI_REQUEST_NULL;
-    // Best effort: there is nobody to report an error to that is not failing already.
-    MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_CHAR, peer, tag, comm, &request);
-    notes_.push_back({note, request});
+    if (peer != rank) tell(peer, tag, text);
   }
 }
 

@@ -31,8 +31,9 @@ struct Awaited {
 
 /// The state behind all handles of one communicator.
 ///
-/// Two tags are set apart for what ranks tell each other outside of the collective order: that one
-/// cannot go on, and that one has waited too long. Such notes are looked for while waiting only.
+/// Three tags are set apart for what ranks tell each other outside of the collective order: that
+/// one cannot go on, and what they wait for, when one that has waited too long asks. Such notes are
+/// looked for while waiting only.
 struct Communicator::Data {
   Data(MPI_Comm owned, CommunicatorOptions given);
   ~Data();
@@ -74,15 +75,15 @@ struct Communicator::Data {
     Clock::time_point progress = Clock::now();  ///< when there was some last
     Clock::time_point asked{};                  ///< when the others were asked what they wait for
     bool reported = false;
-    bool told = false;                   ///< the others know what this rank waits for
     std::map<int, std::string> answers;  ///< what the others wait for
   };
 
   Progress poll(const Awaited& awaited);
   bool receive_note(int tag, int& source, std::string& text);
   void read_failures();
-  void read_questions(const Awaited& awaited, Watch& watch);
+  void answer_questions(const Awaited& awaited);
   void watch_over(const Awaited& awaited, Watch& watch);
+  void tell(int peer, int tag, std::string_view text);
   void tell_all(int tag, std::string_view text);
 
   int largest_tag_ = 0;

@@ -352,7 +352,7 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
     state->stage(sends, receives);
     exec.fence("KnapFormer::exchange");
     state->start();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // memory may be short on this rank alone
     if (!state->withdraw()) keep_for_good(std::move(state));
     fail(error.what());
   }
