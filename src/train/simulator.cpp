@@ -6,6 +6,7 @@
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/simulator.hpp>
 #include <knapformer/train/trainer.hpp>
+#include <limits>
 #include <thread>
 
 namespace knapformer {
@@ -110,6 +111,7 @@ double Simulation::loss_difference() const {
   double largest = 0;
   for (std::size_t i = 0; i < unbalanced.size(); ++i) {
     const double a = unbalanced[i].loss, b = balanced[i].loss;
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::quiet_NaN();
     if (a != b) largest = std::max(largest, std::abs(a - b) / std::max(std::abs(a), std::abs(b)));
   }
   return largest;

@@ -144,6 +144,10 @@ TEST(Summarise, AddsUpStepsAndRanks) {
   simulation.balanced = {step_of(2, 3, 3)};
   EXPECT_DOUBLE_EQ(simulation.speedup(), 2);
   EXPECT_DOUBLE_EQ(simulation.bound(), 4.0 / 3);
+  EXPECT_EQ(simulation.loss_difference(), 0);
+  simulation.balanced[0].loss = std::nan("");
+  EXPECT_TRUE(std::isnan(simulation.loss_difference()))
+      << "a loss that is no number is no agreement";
 }
 
 }  // namespace

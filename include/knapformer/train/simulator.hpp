@@ -54,7 +54,8 @@ struct Simulation {
   double speedup() const;
   /// What the imbalance allows: the largest over the mean busy time, without balancing.
   double bound() const;
-  /// Largest relative difference of the loss in the same step of both.
+  /// Largest relative difference of the loss in the same step of both; not a number when a loss is
+  /// none, or infinite.
   double loss_difference() const;
 };
 
