@@ -73,11 +73,11 @@ struct TraceStep {
   std::int64_t index = 0;  ///< of the step in its run, at least 0; need not be consecutive
   bool balanced = false;   ///< false: everything stayed home
   double seconds = 0;      ///< of the slowest rank
-  double loss = 0;
+  double loss = 0;         ///< half the mean squared error over all tokens
   std::vector<TraceGroup> groups = {};  ///< one for each balancing group
   std::vector<TraceRank> ranks = {};    ///< one for each rank
-  std::vector<std::vector<std::int64_t>>
-      lengths = {};  ///< per rank the tokens of each sequence it loaded
+  std::vector<std::vector<std::int64_t>> lengths =
+      {};  ///< per rank the tokens of each sequence it loaded
 
   friend bool operator==(const TraceStep&, const TraceStep&) = default;
 };

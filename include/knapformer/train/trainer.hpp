@@ -23,8 +23,8 @@ struct StepOutcome {
 };
 
 /// Trains a Transformer on a world of balancing groups: data parallel over the world, tokens
-/// balanced within each group. The loss is the mean squared error over all tokens of the world, so
-/// it does not depend on where a token was computed. Double and float.
+/// balanced within each group. The loss is half the mean squared error over all tokens of the world
+/// and their elements, so it does not depend on where a token was computed. Double and float.
 template <class T>
 class Trainer {
  public:
