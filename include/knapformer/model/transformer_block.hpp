@@ -87,8 +87,12 @@ struct BlockScratch {
 };
 
 /// The pre-norm transformer block:
-///     middle = x + attn_out(attention(rope(norm(q)), rope(norm(k)), v)),  q, k, v =
-///     qkv_proj(norm(x)) y = middle + down(silu(gate) * up),  gate, up = gate_up(norm(middle))
+///
+///     q, k, v  = qkv_proj(norm(x))
+///     middle   = x + attn_out(attention(rope(norm(q)), rope(norm(k)), v))
+///     gate, up = gate_up(norm(middle))
+///     y        = middle + down(silu(gate) * up)
+///
 /// with RMSNorm everywhere, over rows and over the heads of q and k. Computes the routed rows of
 /// this rank; its members are collective over the group where they exchange heads. Double and
 /// float.

@@ -33,11 +33,12 @@ struct Rows {
 
 /// Views that tokens can be moved in: rows in the first dimension, one after another in memory.
 template <class V>
-concept RowView = Kokkos::is_view_v<V> && V::rank()
->= 1 && V::rank_dynamic() >= 1 && std::is_trivially_copyable_v<typename V::non_const_value_type> &&
-    (std::is_same_v<typename V::array_layout, Kokkos::LayoutRight> ||
-     (V::rank() == 1 && std::is_same_v<typename V::array_layout, Kokkos::LayoutLeft>)) &&
-    bool(Kokkos::SpaceAccessibility<Device, typename V::memory_space>::accessible);
+concept RowView = Kokkos::is_view_v<V> && bool(V::rank_dynamic() >= 1) &&
+                  std::is_trivially_copyable_v<typename V::non_const_value_type> &&
+                  (std::is_same_v<typename V::array_layout, Kokkos::LayoutRight> ||
+                   (V::rank() == 1 &&
+                    std::is_same_v<typename V::array_layout, Kokkos::LayoutLeft>)) &&
+                  bool(Kokkos::SpaceAccessibility<Device, typename V::memory_space>::accessible);
 
 /// A view as rows; with `heads`, the second dimension counts the items of a row.
 template <RowView V>
