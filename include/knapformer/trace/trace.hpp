@@ -59,9 +59,11 @@ struct TraceRank {
   double route_seconds = 0;
   double exchange_seconds = 0;  ///< pre-attention, post-attention and their adjoints
   double compute_seconds = 0;
-  double reduce_seconds = 0;         ///< gradients over ranks
-  double wait_seconds = 0;           ///< for other ranks
-  double busy_seconds = 0;           ///< the step without waiting
+  double reduce_seconds = 0;  ///< gradients over ranks
+  double wait_seconds = 0;    ///< for the slowest rank, before the gradients are reduced
+  /// Planning, routing, exchange and compute. What a rank waits for a peer inside an exchange
+  /// counts here.
+  double busy_seconds = 0;
   std::int64_t bytes_routed = 0;     ///< sent to other ranks
   std::int64_t bytes_exchanged = 0;  ///< sent to other ranks
 

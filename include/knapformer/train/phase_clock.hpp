@@ -11,7 +11,8 @@
 namespace knapformer {
 
 /// What a rank does in a step, one at a time. Compute includes the optimiser; waiting is the time
-/// until the slowest rank is ready to reduce the gradients.
+/// until the slowest rank is ready to reduce the gradients. Planning, routing and
+/// pre/post-attention include what the rank waits for its peers there.
 enum class Phase : std::size_t { kPlan, kRoute, kExchange, kCompute, kWait, kReduce };
 inline constexpr std::size_t kPhases = 6;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
