@@ -42,7 +42,7 @@ missing_packages() {
   have pkg-config || echo pkg-config
   if ! have mpicxx || ! have mpirun; then printf '%s\n' libopenmpi-dev openmpi-bin; fi
   have h5cc || have h5pcc || installed libhdf5-dev || echo libhdf5-dev
-  for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev libbenchmark-dev \
+  for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev \
                  libopenblas-openmp-dev python3-h5py; do
     installed "$package" || echo "$package"
   done
