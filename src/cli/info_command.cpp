@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 #include <knapformer/comm/mpi.hpp>
+#include <knapformer/kernels/gemm.hpp>
 #include <string>
 #include <thread>
 
@@ -45,7 +46,7 @@ void run() {
                                     std::thread::hardware_concurrency(),
                                     Kokkos::DefaultHostExecutionSpace().concurrency()));
   text += line("MPI", fmt::format("{} (MPI {}.{})", mpi_library(), standard, revision));
-  text += line("BLAS", KNAPFORMER_BLAS);
+  text += line("GEMM", kernels::gemm_library());
   text += line("HDF5", KNAPFORMER_HDF5);
   text += line("NCCL", "not built in");
   write_text("-", text);
