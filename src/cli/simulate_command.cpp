@@ -12,6 +12,7 @@
 #include <knapformer/trace/trace_writer.hpp>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "cli/progress.hpp"
 #include "cli/simulate_report.hpp"
@@ -118,15 +119,18 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                       .seed = options.seed,
                       .learning_rate = options.learning_rate};
     CostModel::transformer(options.model.d_model, run.simulation.gamma);
+    TransformerConfig& model = run.simulation.model;
+    if (model.d_ffn == 0) model.d_ffn = (8 * model.d_model / 3 + 15) / 16 * 16;
     run.data = open_data(options, world.size());
     longest = longest_sequence(*run.data, options, world.size());
-    Transformer<T>::check(options.model);
+    check(model);
     if (!options.json.empty() && options.json != "-" && world.rank() == 0)
       write_text(options.json, "");
   });
 
   if (!options.gamma || !options.peak_gflops) {
-    run.calibration = calibrate<T>(world, exec, options.model, std::min(longest, kLongestMeasured));
+    run.calibration =
+        calibrate<T>(world, exec, run.simulation.model, std::min(longest, kLongestMeasured));
   }
   if (options.gamma) run.calibration.gamma = *options.gamma;
   if (options.peak_gflops) run.calibration.gemm_flops = *options.peak_gflops * 1e9;
@@ -178,15 +182,15 @@ void simulate_and_report(const Communicator& world, const Options& options) {
   });
 }
 
-void run(Options options) {
-  if (options.model.d_ffn == 0)
-    options.model.d_ffn = (8 * options.model.d_model / 3 + 15) / 16 * 16;
+void run(const Options& options) {
   if (options.manifest.empty() == options.data_codes.empty()) {
     throw Error("simulate needs its data: either --manifest FILE or --data-codes CODES");
   }
   // Kokkos would warn of ranks that share cores; the table says so where it matters.
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-  const Communicator world(MPI_COMM_WORLD);
+  const Communicator world(MPI_COMM_WORLD, {.log = [](std::string_view text) {
+                             fmt::print(stderr, "knapformer: {}\n", text);
+                           }});
   if (options.dtype == "double") {
     simulate_and_report<double>(world, options);
   } else {

@@ -97,6 +97,7 @@ class Simulate(ProgramTest):
         self.bad("heads", *data, "--d-model", "32", "--heads", "5")
         self.bad("heads", *data, "--d-model", "32", "--heads", "0")
         self.bad("d_model", *data, "--d-model", "-32", "--heads", "4")
+        self.bad("d_model", *data, "--d-model", str(2**63 - 1), "--heads", "4")
         self.bad("--dtype", *data, "--dtype", "half")
         self.bad("gamma", *data, "--gamma", "nan")
         self.bad("gamma", *data, "--gamma", "1e300")

@@ -39,9 +39,6 @@ class Saved {
 template <class T>
 class Transformer {
  public:
-  /// Throws Error when a Transformer cannot be made like this.
-  static void check(const TransformerConfig& config) { knapformer::check(config); }
-
   /// Weights are drawn around 0 with a standard deviation of 0.02 by a counter-based generator in
   /// exact arithmetic: the same on every rank, compiler and device. Norms are 1, biases 0. Throws
   /// Error as check() does.
