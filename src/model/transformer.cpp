@@ -117,8 +117,8 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::forward");
   const std::int64_t rows = routing.routed_rows();
   if (routing.plan().heads() != config_.heads) {
-    throw Error(fmt::format("transformer: the plan is for {} heads, the model has {}",
-                            routing.plan().heads(), config_.heads));
+    routing.group().fail(fmt::format("transformer: the plan is for {} heads, the model has {}",
+                                     routing.plan().heads(), config_.heads));
   }
   require_rows(routing, "x", x, rows, config_.d_model);
   require_rows(routing, "positions", positions, rows, 3);
