@@ -159,6 +159,10 @@ TEST(Transformer, CountsItsFlops) {
   EXPECT_EQ(Transformer<double>(config, 1).forward_flops(batch.routing), products + attention);
   EXPECT_EQ(Transformer<double>(config, 1).backward_flops(batch.routing),
             2 * products + 2.5 * attention);
+  config.checkpoint = true;  // two of three blocks once more, without their last product
+  const double recomputed = 2 * (2 * 10 * (12 * 36 + 12 * 12 + 2 * 12 * 10)) + attention * 2 / 3;
+  EXPECT_DOUBLE_EQ(Transformer<double>(config, 1).backward_flops(batch.routing),
+                   2 * products + 2.5 * attention + recomputed);
   config.causal = true;
   EXPECT_EQ(Transformer<double>(config, 1).forward_flops(batch.routing), products + attention / 2);
 }
