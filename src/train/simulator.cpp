@@ -9,6 +9,8 @@
 #include <limits>
 #include <thread>
 
+#include "comm/mpi_check.hpp"
+
 namespace knapformer {
 
 namespace {
@@ -17,10 +19,11 @@ namespace {
 /// more about the neighbours than about the rank.
 ClockKind choose_clock(const Communicator& world, const Device& exec) {
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  check_mpi(MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
   int ranks = 1;
-  MPI_Comm_size(node, &ranks);
-  MPI_Comm_free(&node);
+  check_mpi(MPI_Comm_size(node, &ranks), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   constexpr bool host =
       Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible;
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
