@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <chrono>
+#include <exception>
 #include <knapformer/kernels/squared_error.hpp>
 #include <knapformer/train/trainer.hpp>
 #include <tuple>
@@ -57,7 +58,26 @@ Trainer<T>::Trainer(Communicator world, Balancer balancer, const TransformerConf
       learning_rate_(learning_rate) {}
 
 template <class T>
-StepOutcome Trainer<T>::step(const Device& exec, const Batch<T>& batch, ClockKind clock_kind) {
+StepOutcome Trainer<T>::step(const Device& exec, const Batch<T>& batch, ClockKind clock) {
+  try {
+    return try_step(exec, batch, clock);
+  } catch (const std::exception& error) {
+    tell_all(error.what());
+  }
+}
+
+/// The others wait for this rank in its group, or in the world.
+template <class T>
+void Trainer<T>::tell_all(const std::string& complaint) const {
+  try {
+    balancer_.group().fail(complaint);
+  } catch (const Error&) {
+  }
+  world_.fail(complaint);
+}
+
+template <class T>
+StepOutcome Trainer<T>::try_step(const Device& exec, const Batch<T>& batch, ClockKind clock_kind) {
   PhaseClock clock(exec, clock_kind);
   world_.barrier();
   const auto start = std::chrono::steady_clock::now();

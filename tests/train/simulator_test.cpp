@@ -7,8 +7,11 @@
 #include <knapformer/train/calibration.hpp>
 #include <knapformer/train/simulator.hpp>
 #include <knapformer/train/synthetic.hpp>
+#include <knapformer/train/trainer.hpp>
 #include <memory>
 #include <vector>
+
+#include "support/mpi_test.hpp"
 
 namespace knapformer {
 namespace {
@@ -83,6 +86,24 @@ TEST(Simulate, EveryRankSeesEveryStepAlike) {
   ASSERT_EQ(seen.size(), 3u * 2 * 4);
   const std::vector<double> all = world.all_gather(std::span<const double>(seen));
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], seen[i % seen.size()]);
+}
+
+TEST(Trainer, ARankThatFailsStopsAllGroups) {
+  const Communicator world = test::world();
+  const int ranks = world.size() % 2 == 0 ? 2 : 1;
+  const SimulationOptions options = small(ranks);
+  Trainer<double> trainer(world,
+                          Balancer(world.split(ranks), {.topology = options.topology, .heads = 4}),
+                          options.model, 1, 0.1);
+  Batch<double> batch =
+      make_synthetic_batch<double>(Device(), std::vector<std::int64_t>{3}, 16, 1, 0, world.rank());
+  if (world.rank() == world.size() - 1) batch.lengths = {-7};
+  try {
+    trainer.step(Device(), batch);
+    FAIL() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("-7"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Calibrate, FindsRatesThatAllRanksAgreeOn) {

@@ -8,6 +8,7 @@
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/phase_clock.hpp>
 #include <knapformer/train/synthetic.hpp>
+#include <string>
 
 namespace knapformer {
 
@@ -33,12 +34,16 @@ class Trainer {
   Trainer(Communicator world, Balancer balancer, const TransformerConfig& config,
           std::uint64_t seed, double learning_rate);
 
-  /// Collective over the world: one step of gradient descent. Throws Error on every rank alike.
+  /// Collective over the world: one step of gradient descent. When it fails on one rank, it throws
+  /// Error on all of them, and neither the world nor its groups are of further use.
   StepOutcome step(const Device& exec, const Batch<T>& batch, ClockKind clock = ClockKind::kWall);
 
   const Transformer<T>& model() const { return model_; }
 
  private:
+  StepOutcome try_step(const Device& exec, const Batch<T>& batch, ClockKind clock);
+  [[noreturn]] void tell_all(const std::string& complaint) const;
+
   Communicator world_;
   Balancer balancer_;
   Transformer<T> model_;
