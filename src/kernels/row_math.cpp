@@ -4,9 +4,11 @@
 #include "kernels/row_math.hpp"
 
 // One function, several instruction sets, chosen when the program is loaded. It needs the loader's
-// help, and a sanitizer's run-time is not ready when the choice is made.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && \
-    !defined(__CUDACC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// help, and a sanitizer's run-time is not ready when the choice is made. GCC knows these sets from
+// version 12 on.
+#if defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && defined(__x86_64__) && \
+    defined(__linux__) && !defined(__CUDACC__) && !defined(__SANITIZE_ADDRESS__) &&      \
+    !defined(__SANITIZE_THREAD__)
 #define KNAPFORMER_CLONES \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
