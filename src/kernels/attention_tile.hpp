@@ -18,8 +18,6 @@ namespace knapformer::kernels {
 inline constexpr int kTile = kOnHost ? 128 : 32;
 inline constexpr int kAttentionThreads = kOnHost ? 1 : 128;
 
-using AttentionScratch = Device::scratch_memory_space;
-
 /// c [m x n] = alpha op(a) op(b) + beta c; leading dimensions as in gemm. c is not read with beta =
 /// 0.
 template <class T>
