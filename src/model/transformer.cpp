@@ -124,7 +124,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   require_rows(routing, "positions", positions, rows, 3);
 
   const auto layers = static_cast<std::size_t>(config_.layers);
-  saved.rows_ = rows;
+  saved.plan_ = routing.plan().hash();
   saved.inputs_.resize(layers + 1);
   saved.inputs_[0] = x;
   saved.arena_.lay_out(exec, [&](auto& cursor) {
@@ -154,11 +154,11 @@ template <class T>
 Matrix<T> Transformer<T>::backward(const Device& exec, const Routing& routing, const Matrix<T>& dy,
                                    Saved<T>& saved, const ExchangeObserver& observer) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::backward");
-  if (saved.rows_ != routing.routed_rows() || saved.inputs_.size() != blocks_.size() + 1) {
+  if (saved.plan_ != routing.plan().hash() || saved.inputs_.size() != blocks_.size() + 1) {
     routing.group().fail(
         "transformer: backward was given what no forward pass of this routing has saved");
   }
-  require_rows(routing, "dy", dy, saved.rows_, config_.d_model);
+  require_rows(routing, "dy", dy, routing.routed_rows(), config_.d_model);
 
   Kokkos::deep_copy(exec, saved.gradient_, dy);
   const BlockContext<T> shared = context(exec, routing, saved, observer);
@@ -171,7 +171,7 @@ Matrix<T> Transformer<T>::backward(const Device& exec, const Routing& routing, c
     blocks_[index].backward(shared, saved.inputs_[index], activations, saved.scratch_,
                             saved.gradient_);
   }
-  saved.rows_ = -1;  // used up
+  saved.plan_.reset();  // used up
   return saved.gradient_;
 }
 

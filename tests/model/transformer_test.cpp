@@ -186,7 +186,7 @@ TEST(Transformer, RefusesWhatItCannotBe) {
 }
 
 TEST(Transformer, RefusesOtherShapes) {
-  const Batch batch({4, 2}), longer({4, 3});
+  const Batch batch({4, 2}), longer({4, 3}), swapped({2, 4});
   const Transformer<double> model(small_config(), 1);
   Saved<double> saved;
   const auto forward = [&](const Matrix<double>& x, const Positions& positions) {
@@ -203,6 +203,8 @@ TEST(Transformer, RefusesOtherShapes) {
   EXPECT_NO_THROW(forward(batch.x, batch.positions));
   EXPECT_THROW(model.backward(batch.exec, home_routing(longer.lengths, 3), longer.dy, saved),
                Error);
+  EXPECT_THROW(model.backward(batch.exec, home_routing(swapped.lengths, 3), batch.dy, saved), Error)
+      << "as many tokens, in other sequences";
   EXPECT_THROW(model.parameter(0, "attn/none"), Error);
   EXPECT_THROW(model.gradient(3, "attn_norm/weight"), Error);
 }

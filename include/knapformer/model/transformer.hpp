@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <knapformer/model/transformer_block.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -24,8 +25,8 @@ class Saved {
   template <class U>
   friend class Transformer;
 
-  std::int64_t rows_ = -1;         // routed rows of the forward pass, until the backward pass
-  std::vector<Matrix<T>> inputs_;  // of every block, and the output of the last one
+  std::optional<std::uint64_t> plan_;  // hash of the forward pass's, until the backward pass
+  std::vector<Matrix<T>> inputs_;      // of every block, and the output of the last one
   std::vector<BlockActivations<T>> activations_;  // one when checkpointing, otherwise one a block
   std::int64_t held_block_ = -1;  // when checkpointing: the block that activations_[0] is about
   BlockScratch<T> scratch_;
