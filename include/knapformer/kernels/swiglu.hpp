@@ -12,6 +12,7 @@ namespace knapformer::kernels {
 template <class T>
 void swiglu(const Device& exec, const MatrixIn<T>& gate_up, const Matrix<T>& out);
 
+/// Writes dgate_up [rows x 2 * hidden] from dout [rows x hidden].
 template <class T>
 void swiglu_backward(const Device& exec, const MatrixIn<T>& gate_up, const MatrixIn<T>& dout,
                      const Matrix<T>& dgate_up);
