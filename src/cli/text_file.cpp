@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <knapformer/plan/error.hpp>
 #include <memory>
+#include <system_error>
 
 namespace knapformer::cli {
 namespace {
@@ -25,9 +27,11 @@ using File = std::unique_ptr<std::FILE, Close>;
 std::string named(const std::string& path) { return '"' + path + '"'; }
 
 std::string read_all(std::FILE* file, const std::string& name) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // input may be endless
   std::string text;
   std::array<char, 1 << 16> block;
   while (const std::size_t n = std::fread(block.data(), 1, block.size(), file)) {
+    if (text.size() + n > kMostBytes) throw Error("cannot read " + name + ": it exceeds 1 GiB");
     text.append(block.data(), n);
   }
   if (std::ferror(file)) fail("read", name);
@@ -44,6 +48,13 @@ void write_all(std::FILE* file, const std::string& name, const std::string& text
 
 std::string read_text(const std::string& path) {
   if (path == "-") return read_all(stdin, "the standard input");
+  std::error_code status;
+  const auto kind = std::filesystem::status(path, status).type();
+  // Opening a pipe waits for its writer, maybe for ever, and devices may be endless.
+  if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character) {
+    throw Error("cannot read " + named(path) +
+                ": it is not a regular file; give - to read the standard input");
+  }
   const File file(std::fopen(path.c_str(), "rb"));
   if (!file) fail("read", named(path));
   return read_all(file.get(), named(path));

@@ -7,7 +7,8 @@
 
 namespace knapformer::cli {
 
-/// All of a file, or of the standard input for "-". Throws Error with the system's reason.
+/// All of a file, or of the standard input for "-". Throws Error with the system's reason, and for
+/// devices, pipes other than the standard input, and more than 1 GiB.
 std::string read_text(const std::string& path);
 
 /// Writes a file, or the standard output for "-", to the last byte. Throws Error with the system's

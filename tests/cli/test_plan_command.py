@@ -130,10 +130,17 @@ class BadInput(PlanCommand):
         for path, part in (("missing.json", "No such file"), (self.folder, "Is a directory"), ("", "cannot read")):
             self.assertIn(part, self.complaint("plan", "--lengths", path, "--topology", "g1n1"))
 
+    def test_what_never_ends(self):
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        for path in (pipe, "/dev/zero"):
+            self.assertIn("not a regular file", self.complaint("plan", "--lengths", path, "--topology", "g1n1"))
+
     def test_contents(self):
         rows = "expected a whole number from 0 to"
         cases = [(b"", "not valid JSON"), (b"{", "not valid JSON"), (b"\x00\xff\xfe", "not valid JSON"),
-                 (b'{"lengths_by_rank": [[1]]} x', "not valid JSON"), (b'{"lengths_by_rank": [[1]', "not valid JSON"),
+                 (b'{"lengths_by_rank": [[1]]} x', "not valid JSON"),
+                 (b'{"lengths_by_rank": [[1]]}\0 x', "zero byte"), (b'{"lengths_by_rank": [[1]', "not valid JSON"),
                  (b"[" * 100000, "not valid JSON"), (b'{"lengths_by_rank": [[1e400]]}', "not valid JSON"),
                  (b'{"lengths_by_rank": [["\xff"]]}', "not valid JSON"), (b"[[1]]", "expected {"),
                  (b"null", "expected {"), (b"{}", "expected {"), (b'{"lengths": [[1]]}', "expected {"),
