@@ -43,6 +43,8 @@ class Reader {
 
  private:
   json parse(const std::string& text) const {
+    // The library takes a zero byte for the end of the text.
+    if (text.find('\0') != std::string::npos) fail("not valid JSON: it has a zero byte");
     try {
       return json::parse(text);
     } catch (const json::exception& error) {
@@ -67,6 +69,8 @@ class Reader {
   }
 
   static std::string shown(const json& value) {
+    if (value.is_array()) return "a list";  // which may be nested more deeply than can be printed
+    if (value.is_object()) return "an object";
     const std::string text = value.dump(-1, ' ', true);
     return text.size() <= 40 ? text : text.substr(0, 40) + "...";
   }

@@ -151,7 +151,8 @@ class BadInput(PlanCommand):
                   for bad, shown in ((b"-3", "-3"), (b"1.5", "1.5"), (b"2.0", "2.0"), (b"1e30", "1e+30"),
                                      (b"99999999999999999999", "1e+20"), (b"-99999999999999999999", "-1e+20"),
                                      (b"9223372036854775808", "9223372036854775808"), (b"1099511627777", "1099511627777"),
-                                     (b'"4"', '"4"'), (b"true", "true"), (b"null", "null"), (b"[1]", "[1]"),
+                                     (b'"4"', '"4"'), (b"true", "true"), (b"null", "null"), (b"[1]", "a list"),
+                                     (b"{}", "an object"), (b"[" * 200000 + b"]" * 200000, "a list"),
                                      (b'"line\\nbreak"', '"line\\nbreak"'))]
         for content, part in cases:
             path = write(self.folder, "bad.json", content)
