@@ -99,8 +99,11 @@ std::string format_table(const SimulationReport& report) {
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
   out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
   if (possible > 0.005) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
-  out += fmt::format("\nloss: largest relative difference between the placements {:.1e}\n",
-                     simulation.loss_difference());
+  const double difference = simulation.loss_difference();
+  out += std::isfinite(difference)
+             ? fmt::format("\nloss: largest relative difference between the placements {:.1e}\n",
+                           difference)
+             : "\nloss: not finite in some step; a lower --learning-rate may help\n";
   if (shared) {
     out +=
         "Ranks share cores here: busy and phase times are CPU time, and step times do not show the "
@@ -175,7 +178,7 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"balanced", to_json(report, summarise(simulation.balanced))},
           {"speedup", simulation.speedup()},
           {"bound", simulation.bound()},
-          {"loss_relative_difference", simulation.loss_difference()},
+          {"loss_relative_difference", simulation.loss_difference()},  // null when not finite
           {"unbalanced_steps", to_json(simulation.unbalanced)},
           {"balanced_steps", to_json(simulation.balanced)}};
 }
