@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 #include <algorithm>
+#include <cmath>
 #include <knapformer/plan/error.hpp>
 #include <knapformer/trace/trace_writer.hpp>
 #include <memory>
@@ -184,10 +185,21 @@ void simulate_and_report(const Communicator& world, const Options& options) {
   });
 }
 
-void run(const Options& options) {
+void check(const Options& options) {
   if (options.manifest.empty() == options.data_codes.empty()) {
     throw Error("simulate needs its data: either --manifest FILE or --data-codes CODES");
   }
+  if (options.peak_gflops && !(std::isfinite(*options.peak_gflops) && *options.peak_gflops > 0)) {
+    throw Error(
+        fmt::format("--peak-gflops is {}; give a finite number above 0", *options.peak_gflops));
+  }
+  if (!std::isfinite(options.learning_rate)) {
+    throw Error(fmt::format("--learning-rate is {}; give a finite number", options.learning_rate));
+  }
+}
+
+void run(const Options& options) {
+  check(options);
   // Kokkos would warn of ranks that share cores; the table says so where it matters.
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
   const Communicator world(MPI_COMM_WORLD, {.log = [](std::string_view text) {
@@ -230,7 +242,7 @@ void add_balancing_options(CLI::App& simulate, Options& options) {
   balancing
       ->add_option("--group-size", options.group_size,
                    "ranks of a balancing group (default: those of the topology, or all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   balancing->add_option("--gamma", options.gamma,
                         "weight of attention in the cost 6 d L + gamma L^2 (default: measured)");
 }
@@ -243,7 +255,7 @@ void add_model_options(CLI::App& simulate, Options& options) {
   model
       ->add_option("--d-ffn", options.model.d_ffn,
                    "hidden width of SwiGLU (default: 8/3 of the width)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   model->add_option("--dtype", options.dtype, "of tokens, activations and parameters")
       ->check(CLI::IsMember({"float", "double"}))
       ->capture_default_str();
@@ -262,8 +274,7 @@ void add_run_options(CLI::App& simulate, Options& options) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   run->add_option("--peak-gflops", options.peak_gflops,
-                  "peak of a rank, for HFU (default: a large GEMM, measured)")
-      ->check(CLI::PositiveNumber);
+                  "peak of a rank, for HFU (default: a large GEMM, measured)");
   run->add_option("--json", options.json,
                   "write the figures to FILE, or instead of the table to - (standard output)")
       ->type_name("FILE");

@@ -99,6 +99,12 @@ class Simulate(ProgramTest):
         self.bad("d_model", *data, "--d-model", "-32", "--heads", "4")
         self.bad("d_model", *data, "--d-model", str(2**63 - 1), "--heads", "4")
         self.bad("--dtype", *data, "--dtype", "half")
+        for option in ("--d-ffn", "--group-size"):
+            self.bad(f"{option}: Value -1 not in range 1 to 16777216", *data, option, "-1")
+        for value in ("nan", "inf", "0", "-1"):
+            self.bad("--peak-gflops is", *data, "--peak-gflops", value)
+        for value in ("nan", "1e400"):
+            self.bad("--learning-rate is", *data, "--learning-rate", value)
         self.bad("gamma", *data, "--gamma", "nan")
         self.bad("gamma", *data, "--gamma", "1e300")
         self.bad("patch", *data, "--patch", "0")
