@@ -189,6 +189,9 @@ void check(const Options& options) {
   if (options.manifest.empty() == options.data_codes.empty()) {
     throw Error("simulate needs its data: either --manifest FILE or --data-codes CODES");
   }
+  if (!options.json.empty() && options.json == options.trace) {
+    throw Error("--json and --trace cannot both be written to " + options.json);
+  }
   if (options.peak_gflops && !(std::isfinite(*options.peak_gflops) && *options.peak_gflops > 0)) {
     throw Error(
         fmt::format("--peak-gflops is {}; give a finite number above 0", *options.peak_gflops));

@@ -110,6 +110,8 @@ class Simulate(ProgramTest):
         self.bad("patch", *data, "--patch", "0")
         self.bad("samples", *data, "--samples-per-rank", "-1")
         self.bad("--bogus", *data, "--bogus")
+        self.bad("cannot both be written", *data, *SMALL, "--json", self.path("same"), "--trace", self.path("same"))
+        self.assertFalse(os.path.exists(self.path("same")))
         self.bad("no/such", *data, *SMALL, "--json", self.path("no/such/out.json"))
         self.bad("no/such", *data, *SMALL, "--trace", self.path("no/such/out.h5"))
 
