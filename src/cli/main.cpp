@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <knapformer/plan/error.hpp>
+#include <string>
 #include <vector>
 
 #include "cli/info_command.hpp"
@@ -16,6 +17,15 @@ namespace {
 
 using knapformer::cli::Command;
 using knapformer::cli::Launch;
+
+/// The parser would read an empty value, maybe of a shell variable never set, as 0 or as absent.
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw knapformer::Error(option->get_name() + " is empty; give a value");
+    }
+  }
+}
 
 void run(Launch& launch, int argc, char** argv) {
   CLI::App app("KnapFormer: online load balancing for training diffusion transformers",
@@ -37,6 +47,7 @@ void run(Launch& launch, int argc, char** argv) {
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
+    refuse_empty_values(*command.app);
     if (command.collective) launch.initialize_mpi();
     if (command.collective || launch.is_first()) command.run();
     return;

@@ -110,6 +110,8 @@ class Simulate(ProgramTest):
         self.bad("patch", *data, "--patch", "0")
         self.bad("samples", *data, "--samples-per-rank", "-1")
         self.bad("--bogus", *data, "--bogus")
+        for option in ("--layers", "--gamma", "--seed", "--topology", "--trace"):
+            self.bad(f"{option} is empty", *data, option, "")
         self.bad("cannot both be written", *data, *SMALL, "--json", self.path("same"), "--trace", self.path("same"))
         self.assertFalse(os.path.exists(self.path("same")))
         self.bad("no/such", *data, *SMALL, "--json", self.path("no/such/out.json"))
