@@ -31,6 +31,7 @@ void run(Launch& launch, int argc, char** argv) {
   CLI::App app("KnapFormer: online load balancing for training diffusion transformers",
                "knapformer");
   app.set_version_flag("--version", "knapformer " KNAPFORMER_VERSION);
+  app.require_subcommand(0, 1);
   const std::vector<Command> commands = {knapformer::cli::add_plan_command(app),
                                          knapformer::cli::add_simulate_command(app),
                                          knapformer::cli::add_info_command(app)};

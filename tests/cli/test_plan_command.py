@@ -172,7 +172,7 @@ class BadInput(PlanCommand):
         for more in (["--heads", "0"], ["--heads", "-3"], ["--heads", "2.5"], ["--heads", "many"], ["--heads", "1e30"],
                      ["--heads", "99999999999999999999"], ["--gamma", "-1"], ["--gamma", "nan"], ["--gamma", "inf"],
                      ["--gamma", "1e999"], ["--gamma", "x"], ["--gamma", ""], ["--json", ""], ["--d-model", "0"], ["--d-model", "-5"],
-                     ["--d-model", "99999999999"], ["--bogus"], ["extra"], ["--json"], ["--heads", "1", "--heads", "2"]):
+                     ["--d-model", "99999999999"], ["--bogus"], ["extra"], ["info"], ["--json"], ["--heads", "1", "--heads", "2"]):
             with self.subTest(more=more):
                 self.complaint(*good, *more)
         for arguments in ([], ["plan"], ["bogus"], ["--bogus"], ["plan", "--lengths", self.good],
