@@ -263,8 +263,9 @@ void add_model_options(CLI::App& simulate, Options& options) {
       ->check(CLI::IsMember({"float", "double"}))
       ->capture_default_str();
   model->add_flag("--causal", options.model.causal, "causal attention");
-  model->add_flag("!--no-checkpoint", options.model.checkpoint,
-                  "keep all activations instead of recomputing blocks");
+  model->add_flag_callback(
+      "--no-checkpoint", [&options] { options.model.checkpoint = false; },
+      "keep all activations instead of recomputing blocks");
   model->add_option("--learning-rate", options.learning_rate)->capture_default_str();
 }
 

@@ -120,7 +120,7 @@ class Simulate(ProgramTest):
     def test_help_names_the_options(self):
         result = self.start("simulate", "--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace"):
+        for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace", "--no-checkpoint "):
             self.assertIn(option, result.stdout)
 
 
