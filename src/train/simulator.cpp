@@ -150,9 +150,8 @@ PlacementSummary summarise(const std::vector<TraceStep>& steps) {
     out.busy_max += largest;
     out.busy_mean += sum / static_cast<double>(step.ranks.size());
   }
-  std::ranges::nth_element(seconds,
-                           seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
-  out.median_seconds = seconds[seconds.size() / 2];
+  std::ranges::sort(seconds);
+  out.median_seconds = (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
   out.work_max_over_mean = max_over_mean / groups;
   out.work_max_over_min = max_over_min / groups;
   out.moved_share = out.tokens > 0 ? moved / out.tokens : 0;

@@ -153,6 +153,7 @@ TEST(Summarise, AddsUpStepsAndRanks) {
   const PlacementSummary s = summarise({step_of(4, 4, 2), step_of(2, 1, 2), step_of(9, 6, 0)});
   EXPECT_DOUBLE_EQ(s.seconds, 15);
   EXPECT_DOUBLE_EQ(s.median_seconds, 4);
+  EXPECT_DOUBLE_EQ(summarise({step_of(4, 4, 2), step_of(2, 1, 2)}).median_seconds, 3);
   EXPECT_DOUBLE_EQ(s.busy_max, 12);
   EXPECT_DOUBLE_EQ(s.busy_mean, 7.5);
   EXPECT_DOUBLE_EQ(s.tokens, 300);
