@@ -104,6 +104,26 @@ TEST_F(Failure, OtherBoundariesAreRefused) {
   EXPECT_TRUE(same_everywhere(message));
 }
 
+TEST_F(Failure, AnExchangeThatOneSideKnowsNothingOfDoesNotMixWithTheNext) {
+  if (size == 1) return;
+  const Communicator group = world(impatient());
+  const Buffer sent("sent", 2);
+  const Buffer received("received", 1);
+  Kokkos::deep_copy(Kokkos::subview(sent, 0), std::byte{1});
+  Kokkos::deep_copy(Kokkos::subview(sent, 1), std::byte{2});
+  std::vector<SendRange> unexpected;
+  if (rank == 0) unexpected = {{culprit, sent.data(), 1}};
+  Request first = group.start_exchange(Exec(), unexpected, {}, 1);
+  const SendRange send{(rank + 1) % size, sent.data() + 1, 1};
+  const ReceiveRange receive{(rank + size - 1) % size, received.data(), 1};
+  group.start_exchange(Exec(), {&send, 1}, {&receive, 1}, 1).wait();
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), received);
+  EXPECT_EQ(host(0), std::byte{2});
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto message = error_of([&] { first.wait(); });
+  EXPECT_EQ(message.empty(), rank != 0) << message;
+}
+
 TEST_F(Failure, ASilentRankIsNamedAndTheReportComesFirst) {
   if (size == 1) return;
   std::vector<std::string> log;
