@@ -25,6 +25,9 @@ void refuse_empty_values(const CLI::App& command) {
       if (value.empty()) throw knapformer::Error(option->get_name() + " is empty; give a value");
     }
   }
+  for (const CLI::App* group : command.get_subcommands([](const CLI::App*) { return true; })) {
+    refuse_empty_values(*group);
+  }
 }
 
 void run(Launch& launch, int argc, char** argv) {

@@ -8,7 +8,7 @@
 #include <knapformer/route/routing.hpp>
 #include <knapformer/train/calibration.hpp>
 #include <knapformer/train/synthetic.hpp>
-#include <numeric>
+#include <limits>
 #include <vector>
 
 namespace knapformer {
@@ -86,7 +86,9 @@ Calibration calibrate(const Communicator& world, const Device& exec,
   const double n = static_cast<double>(tokens);
   const double quadratic = (long_seconds - short_seconds) / (n * n - n * kShort);
   const double linear = (short_seconds - quadratic * n * kShort) / n;
-  const double gamma = 6.0 * static_cast<double>(config.d_model) * quadratic / linear;
+  // On a disturbed machine the short sequences may seem to take all of it, or the long one.
+  const double gamma = linear > 0 ? 6.0 * static_cast<double>(config.d_model) * quadratic / linear
+                                  : std::numeric_limits<double>::infinity();
   const double mine[2] = {gemm_flops<T>(exec), std::clamp(gamma, 0.01, 100.0)};
 
   const std::vector<double> all = world.all_gather(std::span<const double>(mine, 2));
