@@ -127,8 +127,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
     run.data = open_data(options, world.size());
     longest = longest_sequence(*run.data, options, world.size());
     check(model);
-    if (!options.json.empty() && options.json != "-" && world.rank() == 0)
-      write_text(options.json, "");
+    if (!options.json.empty() && world.rank() == 0) require_writable(options.json);
   });
 
   if (!options.gamma || !options.peak_gflops) {
@@ -234,7 +233,9 @@ void add_data_options(CLI::App& simulate, Options& options) {
   data->add_option("--max-text-tokens", options.max_text_tokens,
                    "of data codes: up to so many per sample")
       ->capture_default_str();
-  data->add_option("--seed", options.seed, "of the data and the parameters")->capture_default_str();
+  data->add_option("--seed", options.seed, "of the data and the parameters")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void add_balancing_options(CLI::App& simulate, Options& options) {

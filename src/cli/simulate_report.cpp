@@ -50,8 +50,9 @@ std::string describe_run(const SimulationReport& report) {
                   run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
                   run.groups(), run.groups() == 1 ? "" : "s", run.topology);
   out += fmt::format("data   {}\n", run.data);
-  out += fmt::format("model  {} layers, d {}, {} heads, {}, {} attention, {}\n", model.layers,
-                     model.d_model, model.heads, run.dtype, model.causal ? "causal" : "full",
+  out += fmt::format("model  {} layer{}, d {}, {} heads, {}, {} attention, {}\n", model.layers,
+                     model.layers == 1 ? "" : "s", model.d_model, model.heads, run.dtype,
+                     model.causal ? "causal" : "full",
                      model.checkpoint ? "blocks recomputed in backward" : "activations kept");
   out +=
       fmt::format("cost   6 d L + {:.2f} L^2{}; GEMM peak {:.1f} GFLOP/s a rank{}\n", run.gamma,
@@ -98,7 +99,7 @@ std::string format_table(const SimulationReport& report) {
 
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
   out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
-  if (possible > 0.005) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
+  if (possible > 0.02) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
   const double difference = simulation.loss_difference();
   out += std::isfinite(difference)
              ? fmt::format("\nloss: largest relative difference between the placements {:.1e}\n",

@@ -68,4 +68,10 @@ void write_text(const std::string& path, const std::string& text) {
   if (std::fclose(file.release()) != 0) fail("write", named(path));
 }
 
+void require_writable(const std::string& path) {
+  if (path == "-") return;
+  const File file(std::fopen(path.c_str(), "ab"));
+  if (!file) fail("write", named(path));
+}
+
 }  // namespace knapformer::cli

@@ -15,4 +15,8 @@ std::string read_text(const std::string& path);
 /// reason.
 void write_text(const std::string& path, const std::string& text);
 
+/// Throws the Error that write_text() would, if that can be known now. Leaves what is there alone,
+/// but makes an empty file where there is none.
+void require_writable(const std::string& path);
+
 }  // namespace knapformer::cli

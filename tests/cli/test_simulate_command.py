@@ -106,11 +106,15 @@ class Simulate(ProgramTest):
         self.bad("cannot both be written", *data, *SMALL, "--json", self.path("same"), "--trace", self.path("same"))
         self.assertFalse(os.path.exists(self.path("same")))
         self.bad("no/such", *data, *SMALL, "--json", self.path("no/such/out.json"))
-        self.bad("no/such", *data, *SMALL, "--trace", self.path("no/such/out.h5"))
+        kept = self.write("kept.json", "{}")
+        self.bad("no/such", *data, *SMALL, "--json", kept, "--trace", self.path("no/such/out.h5"))
+        with open(kept) as file:
+            self.assertEqual(file.read(), "{}", "what was there is lost only when there is something new")
 
     def test_bad_values_of_options(self):
         cases = [(option, "-1", "not in range 1 to 16777216") for option in ("--d-ffn", "--group-size")]
         cases += [("--peak-gflops", value, "is") for value in ("nan", "inf", "0", "-1")]
+        cases += [("--seed", "-1", "-1")]
         cases += [("--learning-rate", value, "is") for value in ("nan", "1e400")]
         cases += [(option, "", "is empty") for option in ("--layers", "--gamma", "--seed", "--topology", "--trace")]
         for option, value, part in cases:
