@@ -17,10 +17,11 @@ DEMO_ARGS ?= simulate --manifest tests/data/manifests/videos_and_images.csv \
 	--patch 96 --temporal 8 --samples-per-rank 6 --seed 3 --trace build/demo.h5 --json build/demo.json
 
 # The cores are shared out between the ranks; no rank is bound to a single one. Open MPI (OMPI_, from
-# version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it.
+# version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it. Its TCP
+# transport, unused on one machine, complains about some networks.
 THREADS ?= $(shell n=$$(($$(nproc) / $(RANKS))); echo $$((n > 0 ? n : 1)))
 MPIRUN = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
-	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 \
+	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=^tcp \
 	PRTE_MCA_hwloc_default_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
 	$(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) \
 	mpirun -n $(RANKS)

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +25,17 @@ using hdf5::check;
 using hdf5::Dataset;
 using hdf5::Handle;
 
-/// Opens it as any program would, or in SWMR mode when the writer has not closed it.
+/// Whether a writer has the file open, or had until it was killed: the consistency flags of the
+/// superblock (HDF5 file format specification 3.0, section II.A) say open for writing, or for SWMR.
+bool is_left_open(const fs::path& path) {
+  std::array<char, 12> start{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(start.data(), start.size()) && start[8] == 3 && (start[11] & 0x5) != 0;
+}
+
+/// Opens it as any program would, or in SWMR mode when the writer has not closed it. Not so any
+/// file: from HDF5 1.14 on, that mode opens a file that was cut off, and reads zeros behind its
+/// end.
 Handle open_file(const fs::path& path) {
   std::error_code status;
   if (!fs::exists(path, status)) throw Error(fmt::format("trace {} does not exist", path.string()));
@@ -34,6 +46,7 @@ Handle open_file(const fs::path& path) {
     return {check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), "cannot open", path),
             H5Fclose};
   } catch (const Error&) {
+    if (!is_left_open(path)) throw;
     const Handle access(check(H5Pcreate(H5P_FILE_ACCESS), "cannot open", path), H5Pclose);
     // HDF5 reads again what the writer may be changing, waiting 1 ns at first and then twice as
     // long each time. Its default of 100 attempts would never end on a damaged file; these take 17
