@@ -11,6 +11,7 @@
 #include <cmath>
 #include <knapformer/plan/error.hpp>
 #include <knapformer/trace/trace_writer.hpp>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -234,7 +235,7 @@ void add_data_options(CLI::App& simulate, Options& options) {
                    "of data codes: up to so many per sample")
       ->capture_default_str();
   data->add_option("--seed", options.seed, "of the data and the parameters")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
 }
 
