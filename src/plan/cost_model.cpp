@@ -26,6 +26,7 @@ CostModel CostModel::transformer(std::int64_t d_model, double gamma, std::int64_
   require_range<double>("gamma", gamma, 0, 1024);
   require_range<std::int64_t>("constant", constant, 0, std::int64_t{1} << 40);
   CostModel model;
+  model.d_model_ = d_model;
   model.per_sequence_ = Work{constant} * kUnitsPerOne;
   model.per_token_ = Work{6} * d_model * kUnitsPerOne;
   model.per_token_pair_ = std::llround(gamma * static_cast<double>(kUnitsPerOne));

@@ -57,8 +57,8 @@ class Greedy {
       : problem_(problem),
         rule_(rule),
         classes_(classes_of(problem.topology)),
-        rank_loads_(problem.topology.ranks()),
-        mean_load_(divide_up(problem.work.total(), problem.topology.ranks())),
+        rank_loads_(problem.ranks),
+        mean_load_(divide_up(problem.work.total(), problem.ranks)),
         placed_(problem.lengths.size()) {
     chunks_.reserve(problem.order.size());
   }

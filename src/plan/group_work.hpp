@@ -28,6 +28,7 @@ class GroupWork {
   Work chunk(std::int64_t i, const Chunk& chunk) const;
 
   Work total() const { return total_; }
+  const CostModel& cost() const { return cost_; }
 
   /// In the units of the cost model's formula, or of the caller's costs.
   double value(Work work) const;

@@ -54,12 +54,10 @@ Work bound_from(const PlanProblem& problem, const LargeBags& bags, std::int64_t 
   return known;
 }
 
-}  // namespace
-
-Work lower_bound(const PlanProblem& problem) {
+Work fixed_bound(const PlanProblem& problem) {
   std::int64_t max_degree = 1;
   for (const Bag& bag : problem.topology.bags()) max_degree = std::max(max_degree, bag.degree);
-  Work bound = divide_up(problem.work.total(), problem.topology.ranks());
+  Work bound = divide_up(problem.work.total(), problem.ranks);
   for (std::int64_t i : problem.order) {
     bound = std::max(bound, divide_up(problem.work.sequence(i), problem.shares(i, max_degree)));
   }
@@ -67,6 +65,17 @@ Work lower_bound(const PlanProblem& problem) {
     bound = bound_from(problem, bags, max_degree, bound);
   }
   return bound;
+}
+
+}  // namespace
+
+double lower_bound(const PlanProblem& problem) {
+  if (problem.topology.is_elastic()) return elastic_lower_bound(problem);
+  return problem.work.value(fixed_bound(problem));
+}
+
+double elastic_lower_bound(const PlanProblem& problem) {
+  return problem.work.value(divide_up(problem.work.total(), problem.ranks));
 }
 
 }  // namespace knapformer

@@ -45,6 +45,18 @@ std::uint64_t hash_of(const Plan& plan) {
   return hash.value();
 }
 
+void add_bounds(const PlanBounds& bounds, const Machine& machine, PlanReport& report) {
+  double largest = 0;
+  for (std::size_t rank = 0; rank < report.work_after.size(); ++rank) {
+    const double speed = machine.speeds.empty() ? 1 : machine.speeds[rank];
+    largest = std::max(largest, report.work_after[rank] / speed);
+  }
+  report.lower_bound = bounds.topology;
+  report.elastic_lower_bound = bounds.elastic;
+  if (bounds.topology > 0) report.lower_bound_gap = largest / bounds.topology - 1;
+  if (bounds.elastic > 0) report.elastic_lower_bound_gap = largest / bounds.elastic - 1;
+}
+
 void require(bool holds, const char* what) {
   if (!holds) throw Error(std::string("invalid plan: ") + what);
 }
@@ -99,7 +111,8 @@ struct Plan::Data {
 Plan::Plan(std::int64_t ranks, std::int64_t heads, const CostModel& cost,
            std::vector<std::int64_t> homes, std::vector<std::int64_t> lengths,
            std::vector<std::int64_t> chunk_offsets, std::vector<Chunk> chunks,
-           std::span<const std::int64_t> costs, double lower_bound, double plan_seconds) {
+           std::span<const std::int64_t> costs, const Machine& machine, PlanBounds bounds,
+           double plan_seconds) {
   const auto start = std::chrono::steady_clock::now();
   auto data = std::make_shared<Data>(Data{ranks,
                                           heads,
@@ -111,11 +124,9 @@ Plan::Plan(std::int64_t ranks, std::int64_t heads, const CostModel& cost,
   data_ = data;
   validate();
   const GroupWork work(cost, heads, data->lengths, costs);
-  PlanReport report = make_report(*this, work);
-  report.lower_bound = lower_bound;
-  if (lower_bound > 0) {
-    report.lower_bound_gap = *std::ranges::max_element(report.work_after) / lower_bound - 1;
-  }
+  machine.check(ranks);
+  PlanReport report = make_report(*this, work, machine);
+  add_bounds(bounds, machine, report);
   data->hash = hash_of(*this);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   report.plan_seconds = plan_seconds + taken.count();

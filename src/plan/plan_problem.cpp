@@ -4,13 +4,19 @@
 #include "plan/plan_problem.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace knapformer {
 namespace {
 
-std::vector<std::int64_t> bags_of_ranks(const Topology& topology) {
+// The first rank of every rank's bag; elastic bags start from single ranks.
+std::vector<std::int64_t> bags_of_ranks(const Topology& topology, std::int64_t ranks) {
   std::vector<std::int64_t> out;
-  out.reserve(topology.ranks());
+  out.reserve(ranks);
+  if (topology.is_elastic()) {
+    out.resize(ranks);
+    std::iota(out.begin(), out.end(), 0);
+  }
   for (const Bag& bag : topology.bags()) out.insert(out.end(), bag.degree, bag.first_rank);
   return out;
 }
@@ -30,7 +36,7 @@ std::vector<std::int64_t> most_work_first(const PlanProblem& problem) {
     if (problem.lengths[i] > 0) keys.push_back({-problem.work.sequence(i), 0, i});
   }
   std::ranges::sort(keys);
-  const std::vector<std::int64_t> bags = bags_of_ranks(problem.topology);
+  const std::vector<std::int64_t> bags = bags_of_ranks(problem.topology, problem.ranks);
   const auto bag = [&](const Key& key) { return bags[problem.homes[key.sequence]]; };
   bool take_turns = false;
   for (std::size_t k = 1; k < keys.size(); ++k) {

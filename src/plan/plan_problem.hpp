@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <knapformer/plan/topology.hpp>
+#include <knapformer/plan/planner.hpp>
 #include <span>
 #include <vector>
 
@@ -16,11 +16,17 @@ namespace knapformer {
 /// What is to be planned, checked.
 struct PlanProblem {
   const Topology& topology;
+  std::int64_t ranks;
+  const Machine& machine;
   const GroupWork& work;
   std::int64_t heads;
   std::span<const std::int64_t> homes;
   std::span<const std::int64_t> lengths;
-  std::vector<std::int64_t> order;  ///< the sequences with tokens, from the most work to the least
+  std::int64_t max_tokens = PlanRequest::kNoCap;  ///< of a rank
+  std::int64_t max_attention_tokens = PlanRequest::kNoCap;
+  std::int64_t budget = 0;  ///< changes to try
+  std::vector<std::int64_t> order =
+      {};  ///< the sequences with tokens, from the most work to the least
 
   /// How many ranks of a bag can compute sequence i: each needs a token and a head.
   std::int64_t shares(std::int64_t i, std::int64_t degree) const {

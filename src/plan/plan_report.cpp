@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/predicted_time.hpp"
+
 namespace knapformer {
 namespace {
 
@@ -18,19 +20,31 @@ struct Sums {
   std::vector<Work> head_tokens;  // length times heads
 };
 
-double max_over_mean(const std::vector<Work>& work, Work total) {
-  if (total == 0) return 1;
-  const Work largest = *std::ranges::max_element(work);
-  return static_cast<double>(largest) * static_cast<double>(work.size()) /
-         static_cast<double>(total);
-}
+// Work over speed, and what it would be if all ranks finished together.
+struct Loads {
+  Loads(const std::vector<Work>& work, const GroupWork& model, const Machine& machine) {
+    double speeds = 0;
+    for (std::int64_t rank = 0; rank < std::ssize(work); ++rank) {
+      const double speed = speed_of(machine, rank);
+      speeds += speed;
+      of_rank.push_back(model.value(work[rank]) / speed);
+    }
+    fair = model.value(model.total()) / speeds;
+  }
 
-double max_over_min(const std::vector<Work>& work) {
-  const auto [least, largest] = std::ranges::minmax(work);
-  if (largest == 0) return 1;
-  if (least == 0) return std::numeric_limits<double>::infinity();
-  return static_cast<double>(largest) / static_cast<double>(least);
-}
+  double largest() const { return *std::ranges::max_element(of_rank); }
+
+  double max_over_mean() const { return fair == 0 ? 1 : largest() / fair; }
+
+  double max_over_min() const {
+    const double least = *std::ranges::min_element(of_rank);
+    if (largest() == 0) return 1;
+    return least == 0 ? std::numeric_limits<double>::infinity() : largest() / least;
+  }
+
+  std::vector<double> of_rank;
+  double fair = 0;
+};
 
 std::vector<double> values(const std::vector<Work>& work, const GroupWork& model) {
   std::vector<double> out(work.size());
@@ -40,11 +54,12 @@ std::vector<double> values(const std::vector<Work>& work, const GroupWork& model
 
 }  // namespace
 
-PlanReport make_report(const Plan& plan, const GroupWork& work) {
+PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine) {
   PlanReport report;
   Sums before(plan.ranks());
   Sums after(plan.ranks());
   Work ulysses = 0;  // tokens times the heads that other ranks compute for them
+  const auto node = [&](std::int64_t rank) { return rank / machine.ranks_per_node; };
   for (std::int64_t i = 0; i < plan.sequences(); ++i) {
     const std::int64_t home = plan.homes()[i];
     const std::int64_t length = plan.lengths()[i];
@@ -57,20 +72,31 @@ PlanReport make_report(const Plan& plan, const GroupWork& work) {
       after.head_tokens[chunk.rank] += Work{length} * chunk.heads;
       ulysses += Work{chunk.tokens} * (plan.heads() - chunk.heads);
       if (chunk.rank != home) report.moved_tokens += chunk.tokens;
+      if (node(chunk.rank) != node(home)) report.crossed_tokens += chunk.tokens;
     }
   }
+  const Loads loads_before(before.work, work, machine);
+  const Loads loads(after.work, work, machine);
   report.work_before = values(before.work, work);
   report.work_after = values(after.work, work);
   report.tokens_before = std::move(before.tokens);
   report.tokens_after = std::move(after.tokens);
-  report.max_over_mean_before = max_over_mean(before.work, work.total());
-  report.max_over_mean = max_over_mean(after.work, work.total());
-  report.max_over_min_before = max_over_min(before.work);
-  report.max_over_min = max_over_min(after.work);
+  report.max_over_mean_before = loads_before.max_over_mean();
+  report.max_over_mean = loads.max_over_mean();
+  report.max_over_min_before = loads_before.max_over_min();
+  report.max_over_min = loads.max_over_min();
+  const CostModel& cost = work.cost();
   const double heads = static_cast<double>(plan.heads());
   for (Work n : after.head_tokens)
     report.attention_tokens.push_back(static_cast<double>(n) / heads);
   report.ulysses_tokens = static_cast<double>(ulysses) / heads;
+  report.ulysses_bytes_per_layer = kTensorsAroundAttention * report.ulysses_tokens *
+                                   static_cast<double>(cost.d_model() * machine.bytes_per_element);
+  report.seconds = predicted_seconds(plan, cost, machine, loads.of_rank);
+  report.step_seconds = *std::ranges::max_element(report.seconds);
+  report.step_seconds_before = loads_before.largest() * seconds_per_work(machine, cost);
+  report.ideal_seconds = loads.fair * seconds_per_work(machine, cost);
+  if (report.ideal_seconds > 0) report.step_over_ideal = report.step_seconds / report.ideal_seconds;
   return report;
 }
 

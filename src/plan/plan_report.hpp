@@ -7,7 +7,7 @@
 
 namespace knapformer {
 
-/// Everything in a report but lower_bound and plan_seconds, from the chunks of a valid plan.
-PlanReport make_report(const Plan& plan, const GroupWork& work);
+/// Everything in a report but the bounds and plan_seconds, from the chunks of a valid plan.
+PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine);
 
 }  // namespace knapformer

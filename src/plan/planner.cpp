@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "plan/elastic.hpp"
 #include "plan/greedy.hpp"
 #include "plan/lower_bound.hpp"
 
@@ -22,12 +23,13 @@ double seconds_since(Clock::time_point start) {
 
 std::vector<std::int64_t> homes_of(const PlanRequest& request) {
   const auto offsets = request.offsets;
-  const std::int64_t ranks = request.topology.ranks();
-  if (std::ssize(offsets) != ranks + 1) {
-    throw Error("topology " + request.topology.name() + " is for " + std::to_string(ranks) +
-                " ranks, but there are lengths for " +
-                std::to_string(std::max<std::int64_t>(std::ssize(offsets) - 1, 0)));
+  const std::int64_t ranks = std::max<std::int64_t>(std::ssize(offsets) - 1, 0);
+  if (!request.topology.is_elastic() && request.topology.ranks() != ranks) {
+    throw Error("topology " + request.topology.name() + " is for " +
+                std::to_string(request.topology.ranks()) + " ranks, but there are lengths for " +
+                std::to_string(ranks));
   }
+  if (ranks == 0) throw Error("offsets need one entry more than there are ranks, at least two");
   if (offsets.front() != 0 || offsets.back() != std::ssize(request.lengths) ||
       !std::ranges::is_sorted(offsets)) {
     throw Error("the offsets of the ranks' sequences must rise from 0 to the number of lengths, " +
@@ -62,22 +64,39 @@ Assignment stay_home(const PlanProblem& problem) {
   return out;
 }
 
-Plan make(const PlanRequest& request, Assignment (*solve)(const PlanProblem&)) {
+Assignment solve(const PlanProblem& problem) {
+  return problem.topology.is_elastic() ? assign_elastic(problem) : better_of_two(problem);
+}
+
+Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)) {
   const auto start = Clock::now();
   std::vector<std::int64_t> homes = homes_of(request);
+  const std::int64_t ranks = std::ssize(request.offsets) - 1;
+  request.machine.check(ranks);
   const GroupWork work(request.cost, request.heads, request.lengths, request.costs);
-  PlanProblem problem{request.topology, work, request.heads, homes, request.lengths, {}};
+  PlanProblem problem{.topology = request.topology,
+                      .ranks = ranks,
+                      .machine = request.machine,
+                      .work = work,
+                      .heads = request.heads,
+                      .homes = homes,
+                      .lengths = request.lengths,
+                      .max_tokens = request.max_tokens_per_rank,
+                      .max_attention_tokens = request.max_attention_tokens_per_rank,
+                      .budget = request.budget};
   problem.order = most_work_first(problem);
-  Assignment solution = solve(problem);
-  const double bound = work.value(lower_bound(problem));
-  return Plan(request.topology.ranks(), request.heads, request.cost, std::move(homes),
+  Assignment solution = assigned(problem);
+  const PlanBounds bounds = {.topology = lower_bound(problem),
+                             .elastic = elastic_lower_bound(problem)};
+  return Plan(ranks, request.heads, request.cost, std::move(homes),
               {request.lengths.begin(), request.lengths.end()}, std::move(solution.chunk_offsets),
-              std::move(solution.chunks), request.costs, bound, seconds_since(start));
+              std::move(solution.chunks), request.costs, request.machine, bounds,
+              seconds_since(start));
 }
 
 }  // namespace
 
-Plan make_plan(const PlanRequest& request) { return make(request, better_of_two); }
+Plan make_plan(const PlanRequest& request) { return make(request, solve); }
 
 Plan make_home_plan(const PlanRequest& request) { return make(request, stay_home); }
 

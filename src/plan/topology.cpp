@@ -14,6 +14,8 @@ namespace {
 // More ranks than any machine has: a larger number is a typing error, and would only fill memory.
 constexpr std::uint64_t kMaxRanks = std::uint64_t{1} << 24;
 
+constexpr std::string_view kElastic = "elastic";
+
 struct Term {
   std::int64_t degree = 0;
   std::int64_t count = 0;
@@ -44,11 +46,20 @@ class TermReader {
     return term;
   }
 
+  bool empty() const { return term_.empty(); }
+
+  std::int64_t read_max_degree() {
+    const std::int64_t degree = positive_number("largest degree");
+    if (!rest_.empty()) fail("something follows it");
+    return degree;
+  }
+
   [[noreturn]] void fail(const std::string& why) const {
     std::string message = "topology " + quoted(topology_) + ": ";
     if (!term_.empty()) message += "cannot use the term " + quoted(term_) + ": ";
-    throw Error(message + why +
-                "; expected terms g<degree>n<count> joined by '+', for example g1n4+g4n1");
+    throw Error(
+        message + why +
+        "; expected terms g<degree>n<count> joined by '+', for example g1n4+g4n1, or elastic");
   }
 
  private:
@@ -78,6 +89,10 @@ class TermReader {
 }  // namespace
 
 Topology Topology::parse(std::string_view text) {
+  if (const std::string_view name = trimmed(text); name.starts_with(kElastic)) {
+    TermReader degree(text, name.substr(kElastic.size()));
+    return degree.empty() ? elastic() : elastic(degree.read_max_degree());
+  }
   std::vector<Term> terms;
   std::uint64_t ranks = 0;
   for (std::string_view rest = text;;) {
@@ -105,6 +120,18 @@ Topology Topology::parse(std::string_view text) {
       topology.ranks_ += degree;
     }
   }
+  return topology;
+}
+
+Topology Topology::elastic(std::int64_t max_degree) {
+  if (max_degree < 1 || max_degree > kAnyDegree) {
+    throw Error("elastic topology: the largest degree is " + std::to_string(max_degree) +
+                "; expected 1 to " + std::to_string(kAnyDegree));
+  }
+  Topology topology;
+  topology.max_degree_ = max_degree;
+  topology.name_ = kElastic;
+  if (max_degree < kAnyDegree) topology.name_ += std::to_string(max_degree);
   return topology;
 }
 

@@ -23,7 +23,8 @@ struct Parts {
   CostModel cost = CostModel::transformer(100, 2, 30);
 
   Plan plan(double lower_bound = 0) const {
-    return Plan(ranks, heads, cost, homes, lengths, offsets, chunks, costs, lower_bound);
+    return Plan(ranks, heads, cost, homes, lengths, offsets, chunks, costs, {},
+                {.topology = lower_bound});
   }
 };
 

@@ -143,7 +143,14 @@ void expect_report_of_chunks(const Plan& plan, const Instance& instance) {
 void expect_better_of_two(const Plan& plan, const Topology& topology, const Instance& instance) {
   const std::vector<std::int64_t> costs = Group(instance.costs).values;
   const GroupWork work(instance.cost, instance.heads, plan.lengths(), costs);
-  PlanProblem problem{topology, work, instance.heads, plan.homes(), plan.lengths(), {}};
+  const Machine machine;
+  PlanProblem problem{.topology = topology,
+                      .ranks = plan.ranks(),
+                      .machine = machine,
+                      .work = work,
+                      .heads = instance.heads,
+                      .homes = plan.homes(),
+                      .lengths = plan.lengths()};
   problem.order = most_work_first(problem);
   const double largest = std::ranges::max(plan.report().work_after);
   bool found = false;

@@ -26,6 +26,7 @@ class CostModel {
   /// Work of a whole sequence; zero for a sequence without tokens. Length in [0, kMaxLength].
   Work sequence(std::int64_t length) const;
 
+  std::int64_t d_model() const { return d_model_; }
   Work per_sequence() const { return per_sequence_; }
   Work per_token() const { return per_token_; }
   Work per_token_pair() const { return per_token_pair_; }
@@ -39,6 +40,7 @@ class CostModel {
 
  private:
   CostModel() = default;
+  std::int64_t d_model_ = 1;
   Work per_sequence_ = 0;
   Work per_token_ = 0;
   Work per_token_pair_ = 0;

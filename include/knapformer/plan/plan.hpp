@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <knapformer/plan/cost_model.hpp>
+#include <knapformer/plan/machine.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ struct Chunk {
 };
 
 /// What a plan does to the group, recomputed from its chunks. Ratios of an empty group are 1.
+///
+/// The load of a rank is its work over its speed. Ratios to the mean are to the load that all ranks
+/// would have if work were spread in proportion to speed.
 struct PlanReport {
   std::vector<double>
       work_before;  ///< per rank, `constant + 6 d L + gamma L^2` or the caller's costs
@@ -32,17 +36,32 @@ struct PlanReport {
   std::vector<std::int64_t> tokens_before;  ///< per rank
   std::vector<std::int64_t> tokens_after;
   std::vector<double> attention_tokens;  ///< per rank: length times the share of heads it computes
-  double max_over_mean_before = 1;       ///< WIR
+  double max_over_mean_before = 1;       ///< WIR of the loads
   double max_over_mean = 1;
   double max_over_min_before = 1;  ///< infinite when a rank has no work and another has
   double max_over_min = 1;
   double lower_bound = 0;  ///< no plan of this topology has a smaller largest load; 0 if unknown
-  double lower_bound_gap = 0;  ///< largest load / lower_bound - 1
+  double lower_bound_gap = 0;      ///< largest load / lower_bound - 1
+  double elastic_lower_bound = 0;  ///< no plan at all has a smaller largest load; 0 if unknown
+  double elastic_lower_bound_gap = 0;
   std::int64_t total_tokens = 0;
-  std::int64_t moved_tokens = 0;  ///< computed on another rank than their home
+  std::int64_t moved_tokens = 0;    ///< computed on another rank than their home
+  std::int64_t crossed_tokens = 0;  ///< computed on another node than their home
   double ulysses_tokens = 0;  ///< token rows of q, k, v and o that pre- and post-attention send,
                               ///< over 4 in units of whole rows: total_tokens if all of them travel
-  double plan_seconds = 0;    ///< time to make the plan; the one field that differs between ranks
+  double ulysses_bytes_per_layer = 0;  ///< those rows in bytes, of one forward pass
+  std::vector<double> seconds;         ///< per rank: predicted time of a step, see Machine
+  double step_seconds_before = 0;      ///< of the slowest rank if everything stays home
+  double step_seconds = 0;             ///< of the slowest rank
+  double ideal_seconds = 0;            ///< work spread in proportion to speed, no communication
+  double step_over_ideal = 1;
+  double plan_seconds = 0;  ///< time to make the plan; the one field that differs between ranks
+};
+
+/// Bounds on the largest load that a planner proved, in units of work over speed; 0 if unknown.
+struct PlanBounds {
+  double topology = 0;  ///< for the bags it was given
+  double elastic = 0;   ///< whatever the bags
 };
 
 /// For every sequence its home, bag, token ranges and head ranges. Immutable; copies share the
@@ -59,7 +78,8 @@ class Plan {
   Plan(std::int64_t ranks, std::int64_t heads, const CostModel& cost,
        std::vector<std::int64_t> homes, std::vector<std::int64_t> lengths,
        std::vector<std::int64_t> chunk_offsets, std::vector<Chunk> chunks,
-       std::span<const std::int64_t> costs = {}, double lower_bound = 0, double plan_seconds = 0);
+       std::span<const std::int64_t> costs = {}, const Machine& machine = {},
+       PlanBounds bounds = {}, double plan_seconds = 0);
 
   /// More heads than any model has.
   static constexpr std::int64_t kMaxHeads = std::int64_t{1} << 16;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <knapformer/plan/machine.hpp>
 #include <knapformer/plan/plan.hpp>
 #include <knapformer/plan/topology.hpp>
+#include <limits>
 #include <span>
 
 namespace knapformer {
@@ -21,21 +23,41 @@ struct PlanRequest {
   std::span<const std::int64_t> offsets;
   /// Empty, or the work of every sequence, which then replaces the cost model. Not negative.
   std::span<const std::int64_t> costs = {};
+
+  Machine machine = {};
+
+  static constexpr std::int64_t kNoCap = std::numeric_limits<std::int64_t>::max();
+  /// No rank gets more tokens than this, nor more attention-resident tokens (length times its share
+  /// of the heads, summed over its sequences).
+  std::int64_t max_tokens_per_rank = kNoCap;
+  std::int64_t max_attention_tokens_per_rank = kNoCap;
+
+  /// How long to search for something better than the first plan, in changes tried (so that every
+  /// rank stops at the same plan); 0 takes the first.
+  static constexpr std::int64_t kDefaultBudget = -1;  ///< a few changes per sequence
+  std::int64_t budget = kDefaultBudget;
 };
 
-/// Assigns every sequence to a bag of the topology, by the better of two greedy rules that take the
-/// sequences from the most work to the least: to the bag whose load per rank is least after adding
-/// it, or to the least occupied of the bags large enough to hold it below the mean load (arXiv
-/// 2508.06001, algorithm 1). A bag gives as many of its ranks as the sequence has tokens and the
-/// model heads, at most all; shares are equal, and what is left over goes to the least loaded
-/// ranks. Deterministic: decisions are exact integers; ties go home where that costs nothing, else
-/// to the lower index. Throws Error for a negative or absurd length, cost or head count (1 to
-/// Plan::kMaxHeads), for more work in all than exact sums can hold, and when offsets and topology
-/// disagree on the number of ranks.
+/// Assigns every sequence to a bag so that the slowest rank of the machine finishes as early as the
+/// search finds it can; where bags are equally good, tokens stay where they are.
+///
+/// Fixed topologies: starts from the better of two greedy rules that take the sequences from the
+/// most work to the least: to the bag whose load per rank is least after adding it, or to the least
+/// occupied of the bags large enough to hold it below the mean load (arXiv 2508.06001, algorithm
+/// 1). A bag gives as many of its ranks as the sequence has tokens and the model heads, at most
+/// all; shares are equal, and what is left over goes to the least loaded ranks.
+///
+/// Elastic topologies: every sequence gets its own bag, the smallest that balance allows, with
+/// token and head shares of any size.
+///
+/// Deterministic: decisions are exact integers; ties go to the lower index. Throws Error for a
+/// negative or absurd length, cost or head count (1 to Plan::kMaxHeads), for more work in all than
+/// exact sums can hold, when offsets and topology disagree on the number of ranks, for a machine
+/// that Machine::check() refuses, and, with the numbers, when the caps cannot be met.
 Plan make_plan(const PlanRequest& request);
 
-/// Everything stays where it is: one chunk a sequence, on its home. The report's bound is the
-/// topology's.
+/// Everything stays where it is: one chunk a sequence, on its home, whatever the caps. The report's
+/// bound is the topology's.
 Plan make_home_plan(const PlanRequest& request);
 
 }  // namespace knapformer

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include "plan/greedy.hpp"
+
+namespace knapformer {
+
+/// A bag for every sequence, as small as balance allows.
+Assignment assign_elastic(const PlanProblem& problem);
+
+}  // namespace knapformer
