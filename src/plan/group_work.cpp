@@ -74,6 +74,13 @@ Work GroupWork::cost_up_to(std::int64_t i, std::int64_t token) const {
   return whole / length * token + whole % length * token / length;
 }
 
+GroupWork::TokenAndHead GroupWork::token_and_head(std::int64_t i) const {
+  const Work length = lengths_[i];
+  if (!costs_.empty()) return {value(sequence(i)) / static_cast<double>(length), 0};
+  return {value(cost_.per_token() * heads_),
+          value(cost_.per_sequence() + cost_.per_token_pair() * length * length)};
+}
+
 double GroupWork::value(Work work) const {
   return static_cast<double>(work) / static_cast<double>(heads_ * CostModel::kUnitsPerOne);
 }

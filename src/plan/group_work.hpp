@@ -27,6 +27,14 @@ class GroupWork {
   /// The chunks that tile a sequence have its work in sum.
   Work chunk(std::int64_t i, const Chunk& chunk) const;
 
+  /// What sequence i, which is not empty, costs per token and per head of a chunk, in the units of
+  /// value().
+  struct TokenAndHead {
+    double token;
+    double head;
+  };
+  TokenAndHead token_and_head(std::int64_t i) const;
+
   Work total() const { return total_; }
   const CostModel& cost() const { return cost_; }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-#include "plan/elastic.hpp"
+#include "plan/elastic/elastic.hpp"
 #include "plan/greedy.hpp"
 #include "plan/lower_bound.hpp"
 

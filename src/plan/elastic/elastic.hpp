@@ -7,7 +7,7 @@
 
 namespace knapformer {
 
-/// A bag for every sequence, as small as balance allows.
+/// A bag for every sequence, as small as balance allows. Throws Error when the caps cannot be met.
 Assignment assign_elastic(const PlanProblem& problem);
 
 }  // namespace knapformer

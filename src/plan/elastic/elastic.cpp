@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "plan/elastic/elastic.hpp"
+
+#include <algorithm>
+#include <knapformer/plan/error.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "plan/elastic/pod_balance.hpp"
+#include "plan/elastic/pod_filling.hpp"
+#include "plan/elastic/search.hpp"
+
+namespace knapformer {
+namespace {
+
+[[noreturn]] void throw_no_room(const PlanProblem& problem, std::int64_t i) {
+  const auto cap = [](std::int64_t most) {
+    return most == PlanRequest::kNoCap ? std::string("no limit") : std::to_string(most);
+  };
+  std::int64_t tokens = 0;
+  for (const std::int64_t length : problem.lengths) tokens += length;
+  throw Error("no room was found for sequence " + std::to_string(i) + " of " +
+              std::to_string(problem.lengths[i]) + " tokens within the caps of a rank: tokens " +
+              cap(problem.max_tokens) + ", attention-resident tokens " +
+              cap(problem.max_attention_tokens) + "; there are " + std::to_string(tokens) +
+              " tokens on " + std::to_string(problem.ranks) + " ranks, " +
+              std::to_string(tokens / problem.ranks) +
+              " on average. Raise the caps, use more ranks or shorter sequences");
+}
+
+// The default budget: up to 10,000 sequences it grows with them, then it no longer matters to them
+// all.
+constexpr std::int64_t kFewChanges = 3000;
+constexpr std::int64_t kChangesPerSequence = 3;
+constexpr std::int64_t kMostChanges = 40000;
+
+class Elastic {
+ public:
+  explicit Elastic(const PlanProblem& problem)
+      : problem_(problem),
+        model_(problem),
+        pods_(problem.ranks, problem.machine.ranks_per_node),
+        times_(problem, model_),
+        sharing_(problem, times_),
+        budget_(problem.budget) {
+    const std::int64_t sequences = std::ssize(problem.order);
+    if (budget_ < 0)
+      budget_ = kFewChanges + std::min(kChangesPerSequence * sequences, kMostChanges);
+    const std::int64_t fillings = budget_ / 2 / std::max<std::int64_t>(sequences, 1);
+    rounds_ = fillings >= 12 ? 3 : fillings >= 6 ? 2 : 1;
+    tries_ = std::clamp<std::int64_t>(fillings / rounds_, 1, 8);
+  }
+
+  Assignment run() {
+    place_wide();
+    fill_evenly();
+    place_refused();
+    if (budget_ > 0) ElasticSearch(problem_, pods_, times_).run(budget_);
+    return chunks();
+  }
+
+ private:
+  // Shares of some sequences, to return to.
+  struct Snapshot {
+    std::vector<std::int64_t> counts;
+    std::vector<Share> shares;
+
+    void take(const StepTimes& times, std::span<const std::int64_t> sequences) {
+      counts.clear();
+      shares.clear();
+      for (const std::int64_t i : sequences) {
+        const auto own = times.shares(i);
+        counts.push_back(std::ssize(own));
+        shares.insert(shares.end(), own.begin(), own.end());
+      }
+    }
+    void place(StepTimes& times, std::span<const std::int64_t> sequences) const {
+      std::int64_t first = 0;
+      for (std::size_t s = 0; s < sequences.size(); ++s) {
+        times.place(sequences[s], std::span(shares).subspan(first, counts[s]));
+        first += counts[s];
+      }
+    }
+  };
+
+  // What needs more ranks than a pod has gets consecutive free ranks, from its home's pod on.
+  void place_wide() {
+    std::vector<std::int64_t> bag;
+    for (const std::int64_t i : problem_.order) {
+      const std::int64_t most = sharing_.most_ranks(i);
+      const Ticks fair = kIdeal + kIdeal / 32;
+      const std::int64_t wanted = std::min(most, (model_.whole(i) + fair - 1) / fair);
+      if (wanted <= pods_.size() * 3 / 4) {
+        narrow_.push_back(i);
+        continue;
+      }
+      bag.clear();
+      const std::int64_t first = pods_.first(pods_.of(problem_.homes[i]));
+      for (std::int64_t k = 0; k < problem_.ranks && std::ssize(bag) < wanted; ++k) {
+        const std::int64_t rank = (first + k) % problem_.ranks;
+        if (times_.time(rank) < kIdeal / 8) bag.push_back(rank);
+      }
+      const auto shares = bag.empty() ? std::span<const Share>() : sharing_.level(i, bag);
+      if (shares.empty()) {
+        narrow_.push_back(i);
+      } else {
+        times_.place(i, shares);
+      }
+    }
+  }
+
+  // Where the caps leave room, whatever it costs.
+  void place_refused() {
+    for (const std::int64_t i : narrow_) {
+      if (!times_.placed(i)) place_anywhere(i);
+    }
+  }
+
+  void place_anywhere(std::int64_t i) {
+    std::vector<std::int64_t> ranks(problem_.ranks);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const auto by = [&](auto key) {
+      std::ranges::stable_sort(ranks, {}, key);
+      const std::int64_t most = sharing_.most_ranks(i);
+      for (std::int64_t count = 1; count <= most; ++count) {
+        const auto shares = sharing_.level(i, std::span(ranks).first(count));
+        if (shares.empty()) continue;
+        times_.place(i, shares);
+        return true;
+      }
+      return false;
+    };
+    if (by([&](std::int64_t rank) { return times_.time(rank); })) return;
+    if (by([&](std::int64_t rank) { return times_.tokens(rank); })) return;
+    if (by([&](std::int64_t rank) { return times_.attention_tokens(rank); })) return;
+    throw_no_room(problem_, i);
+  }
+
+  // What splitting costs a pod is known once it is filled: then sequences are dealt out anew.
+  void fill_evenly() {
+    const auto& all = narrow_;
+    std::vector<Ticks> overhead(pods_.count());
+    for (std::int64_t rank = 0; rank < problem_.ranks; ++rank) {
+      overhead[pods_.of(rank)] += model_.work_within(rank, times_.time(rank));
+    }
+    Snapshot best;
+    Work least = 0;
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      const PodBalance balance(problem_, model_, pods_, all, overhead);
+      for (std::int64_t pod = 0; pod < pods_.count(); ++pod) {
+        fill(pod, balance.sequences(pod), balance.level(pod));
+      }
+      if (rounds_ == 1) return;
+      for (std::int64_t pod = 0; pod < pods_.count(); ++pod) {
+        Ticks above = 0;
+        for (std::int64_t r = pods_.first(pod); r < pods_.end(pod); ++r) {
+          above += model_.work_within(r, times_.time(r) - balance.level(pod));
+        }
+        overhead[pod] += above;
+      }
+      if (round == 0 || times_.excess() < least) {
+        least = times_.excess();
+        best.take(times_, all);
+      }
+      for (const std::int64_t i : all) times_.remove(i);
+    }
+    best.place(times_, all);
+  }
+
+  // Tries several times by which all ranks shall finish, and takes the best.
+  void fill(std::int64_t pod, std::span<const std::int64_t> sequences, Ticks level) {
+    constexpr std::int64_t kFirst[] = {3, 5, 1, 7, 2, 4, 6, 0};
+    PodFilling filling(problem_, pods_, times_);
+    const Ticks step = model_.per_bag_peer() / 2 + kIdeal / 1024;
+    const bool capped = problem_.max_tokens < PlanRequest::kNoCap ||
+                        problem_.max_attention_tokens < PlanRequest::kNoCap;
+    Snapshot best;
+    std::pair<std::int64_t, Work> least;
+    for (std::int64_t k = 0; k < tries_; ++k) {
+      const auto when = capped && k % 2 == 0 ? PodFilling::Long::kLast : PodFilling::Long::kFirst;
+      const std::int64_t refused =
+          filling.run(pod, sequences, level + step * kFirst[capped ? k / 2 : k], when);
+      if (tries_ == 1 && rounds_ == 1) return;
+      budget_ -= std::ssize(sequences);
+      const auto rating = std::pair(refused, times_.excess());
+      if (k == 0 || rating < least) {
+        least = rating;
+        best.take(times_, sequences);
+      }
+      for (const std::int64_t i : sequences) times_.remove(i);
+    }
+    best.place(times_, sequences);
+  }
+
+  Assignment chunks() const {
+    Assignment out;
+    out.chunk_offsets.reserve(problem_.lengths.size() + 1);
+    out.chunk_offsets.push_back(0);
+    for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
+      Chunk chunk;
+      for (const Share& share : times_.shares(i)) {
+        chunk = {share.rank, chunk.first_token + chunk.tokens, share.tokens,
+                 chunk.first_head + chunk.heads, share.heads};
+        out.chunks.push_back(chunk);
+      }
+      out.chunk_offsets.push_back(std::ssize(out.chunks));
+    }
+    return out;
+  }
+
+  const PlanProblem& problem_;
+  const TickModel model_;
+  const Pods pods_;
+  StepTimes times_;
+  Sharing sharing_;
+  std::vector<std::int64_t> narrow_;  // all but the widest, from the most work to the least
+  std::int64_t budget_;
+  std::int64_t rounds_, tries_;
+};
+
+}  // namespace
+
+Assignment assign_elastic(const PlanProblem& problem) { return Elastic(problem).run(); }
+
+}  // namespace knapformer

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/elastic/pair_counts.hpp"
+#include "plan/elastic/tick_model.hpp"
+
+namespace knapformer {
+
+/// One rank's part of a sequence that is being planned.
+struct Share {
+  std::int64_t rank = 0;
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;
+
+  friend bool operator==(const Share&, const Share&) = default;
+};
+
+/// Sequences placed on ranks, and the time of every rank that follows (see Machine), kept up to
+/// date as sequences come and go.
+class StepTimes {
+ public:
+  StepTimes(const PlanProblem& problem, const TickModel& model);
+
+  void place(std::int64_t i, std::span<const Share> shares);
+  void place_whole(std::int64_t i, std::int64_t rank);
+  void remove(std::int64_t i);
+  bool placed(std::int64_t i) const { return slots_[i].count > 0; }
+  std::span<const Share> shares(std::int64_t i) const {
+    return std::span(arena_).subspan(slots_[i].first, slots_[i].count);
+  }
+
+  Ticks time(std::int64_t rank) const { return ranks_[rank].time; }
+  std::int64_t tokens(std::int64_t rank) const { return ranks_[rank].tokens; }
+  /// Length times heads.
+  std::int64_t attention_tokens(std::int64_t rank) const { return ranks_[rank].attention_tokens; }
+  /// What a search makes small: the sum over ranks of a steep power of the time above the ideal, so
+  /// that the slowest rank matters most and yet every exchange saved counts.
+  Work excess() const { return excess_; }
+  /// What computing a token away from home may cost in excess: staying is preferred where balance
+  /// gains little. Moving as many tokens as an average rank has must save a hundredth of a step of
+  /// `slowest`.
+  Work price_of_moving(std::int64_t slowest) const;
+  std::int64_t moved_tokens() const { return moved_; }
+  std::int64_t crossed_tokens() const { return crossed_; }
+
+  const TickModel& model() const { return model_; }
+
+ private:
+  static constexpr int kDroppedBits = 12;
+  struct RankState {
+    Ticks time = 0;
+    Ticks compute = 0;  ///< at speed 1
+    std::int64_t tokens = 0;
+    std::int64_t attention_tokens = 0;
+    // Rows that leave and arrive, within the node and beyond it; around attention times heads.
+    std::array<std::int64_t, 2> heads_out{}, heads_in{}, routed_out{}, routed_in{};
+    std::int64_t bag_peers = 0, route_peers = 0;
+  };
+  struct Slot {
+    std::int64_t first = 0;
+    std::int32_t count = 0;
+    std::int32_t room = 0;
+  };
+
+  void change(std::int64_t i, std::int64_t sign);
+  void change_pair(RankState& one, RankState& other, const Share& a, const Share& b,
+                   std::int64_t sign);
+  void meet(std::int64_t a, std::int64_t b, bool in_bag, std::int64_t sign);
+  void update(std::int64_t rank);
+  /// Above the ideal, in units that keep its fourth power small.
+  static Work above(Ticks time);
+  static Work excess_of(Ticks time);
+
+  const PlanProblem& problem_;
+  const TickModel& model_;
+  std::vector<RankState> ranks_;
+  std::vector<Slot> slots_;
+  std::vector<Share> arena_;
+  PairCounts pairs_;
+  Work excess_ = 0;
+  std::int64_t moved_ = 0, crossed_ = 0;
+};
+
+}  // namespace knapformer

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "plan/elastic/tick_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "plan/predicted_time.hpp"
+
+namespace knapformer {
+namespace {
+
+// Products and quotients only, and then one rounding: the same on every CPU.
+std::int64_t rounded(double value) {
+  constexpr double kMost = 0x1p60;
+  return std::llround(std::min(value, kMost));
+}
+
+}  // namespace
+
+TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machine.ranks_per_node) {
+  const Machine& machine = problem.machine;
+  const CostModel& cost = problem.work.cost();
+  for (const double speed : machine.speeds) {
+    speeds_.push_back(rounded(speed * (1 << kSpeedBits)));
+    slowness_.push_back(rounded(1 / speed * (1 << kSpeedBits)));
+  }
+  std::int64_t all_speeds = problem.ranks << kSpeedBits;
+  if (!speeds_.empty())
+    all_speeds = std::accumulate(speeds_.begin(), speeds_.end(), std::int64_t{0});
+  const double capacity = static_cast<double>(all_speeds) / (1 << kSpeedBits);
+  const double fair = problem.work.value(problem.work.total()) / capacity;
+  const double ticks_per_work = static_cast<double>(kIdeal) / fair;
+
+  // As many bits behind the point as the largest sequence leaves room for.
+  const std::int64_t n = std::ssize(problem.lengths);
+  per_token_.resize(n);
+  per_head_.resize(n);
+  whole_.resize(n);
+  if (problem.order.empty()) return;
+  const double largest =
+      problem.work.value(problem.work.sequence(problem.order[0])) * ticks_per_work;
+  while (fraction_bits_ < 40 && std::ldexp(largest, fraction_bits_) < 0x1p59) ++fraction_bits_;
+  const double scale = std::ldexp(ticks_per_work, fraction_bits_);
+  for (const std::int64_t i : problem.order) {
+    const auto [token, head] = problem.work.token_and_head(i);
+    per_token_[i] = rounded(token * scale);
+    per_head_[i] = rounded(head * scale);
+    whole_[i] = compute(i, problem.lengths[i], problem.heads);
+  }
+
+  const double tick = fair * seconds_per_work(machine, cost) / static_cast<double>(kIdeal);
+  const double row = static_cast<double>(cost.d_model() * machine.bytes_per_element);
+  const double attention = kAttentionPasses * static_cast<double>(machine.layers);
+  const double bandwidths[] = {machine.bandwidth_within, machine.bandwidth_between};
+  for (int far = 0; far < 2; ++far) {
+    const double per_row = std::ldexp(row / bandwidths[far] / tick, kRowBits);
+    routed_row_[far] = rounded(kTokenExchanges * per_row);
+    attention_row_[far] =
+        rounded(attention * kTensorsAroundAttention * per_row / static_cast<double>(problem.heads));
+  }
+  per_bag_peer_ = rounded(2 * attention * machine.latency / tick);
+  per_route_peer_ = rounded(kTokenExchanges * machine.latency / tick);
+}
+
+}  // namespace knapformer

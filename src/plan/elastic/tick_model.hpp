@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan_problem.hpp"
+
+namespace knapformer {
+
+/// Predicted time in fixed point: 2^30 of them are the ideal step.
+using Ticks = std::int64_t;
+inline constexpr int kIdealBits = 30;
+inline constexpr Ticks kIdeal = Ticks{1} << kIdealBits;
+
+/// What of a machine and a model enters the time of a rank, quantised once: from here on everything
+/// is an exact integer.
+class TickModel {
+ public:
+  explicit TickModel(const PlanProblem& problem);
+
+  /// Compute time at speed 1.
+  Ticks compute(std::int64_t i, std::int64_t tokens, std::int64_t heads) const {
+    return (per_token_[i] * tokens + per_head_[i] * heads) >> fraction_bits_;
+  }
+  Ticks whole(std::int64_t i) const { return whole_[i]; }
+  Ticks of_heads(std::int64_t i, std::int64_t heads) const { return compute(i, 0, heads); }
+
+  Ticks at_speed_of(std::int64_t rank, Ticks work) const {
+    if (slowness_.empty()) return work;
+    return static_cast<Ticks>((Work{work} * slowness_[rank]) >> kSpeedBits);
+  }
+  /// Work that takes `time` on a rank.
+  Ticks work_within(std::int64_t rank, Ticks time) const {
+    if (speeds_.empty()) return time;
+    return static_cast<Ticks>((Work{time} * speeds_[rank]) >> kSpeedBits);
+  }
+
+  /// Of rows times heads that a rank sends or receives around attention in a step.
+  Ticks of_attention_rows(std::int64_t rows, bool far) const {
+    return scaled(rows, attention_row_[far]);
+  }
+  Ticks of_routed_rows(std::int64_t rows, bool far) const { return scaled(rows, routed_row_[far]); }
+  Ticks per_bag_peer() const { return per_bag_peer_; }
+  Ticks per_route_peer() const { return per_route_peer_; }
+  std::int64_t node(std::int64_t rank) const { return rank / ranks_per_node_; }
+
+ private:
+  static constexpr int kRowBits = 40;
+  static constexpr int kSpeedBits = 24;
+  static Ticks scaled(std::int64_t rows, std::int64_t factor) {
+    return static_cast<Ticks>((Work{rows} * factor) >> kRowBits);
+  }
+
+  std::int64_t ranks_per_node_;
+  int fraction_bits_ = 0;
+  std::vector<std::int64_t> per_token_, per_head_, whole_;
+  std::vector<std::int64_t> slowness_, speeds_;
+  std::array<std::int64_t, 2> attention_row_{}, routed_row_{};
+  Ticks per_bag_peer_ = 0, per_route_peer_ = 0;
+};
+
+}  // namespace knapformer
