@@ -6,10 +6,9 @@
 #include <knapformer/plan/error.hpp>
 #include <knapformer/plan/planner.hpp>
 #include <string>
-#include <tuple>
 
 #include "plan/elastic/elastic.hpp"
-#include "plan/greedy.hpp"
+#include "plan/fixed/fixed.hpp"
 #include "plan/lower_bound.hpp"
 
 namespace knapformer {
@@ -42,15 +41,6 @@ std::vector<std::int64_t> homes_of(const PlanRequest& request) {
   return homes;
 }
 
-Assignment better_of_two(const PlanProblem& problem) {
-  Assignment best = assign(problem, GreedyRule::kLeastAfterAdding);
-  const auto bags = problem.topology.bags();
-  if (bags.front().degree == bags.back().degree) return best;  // the rules agree on equal bags
-  Assignment other = assign(problem, GreedyRule::kLeastOccupied);
-  const auto rating = [](const Assignment& a) { return std::tie(a.largest_load, a.moved_tokens); };
-  return rating(other) < rating(best) ? other : best;
-}
-
 // Every sequence whole on its home.
 Assignment stay_home(const PlanProblem& problem) {
   Assignment out;
@@ -65,7 +55,7 @@ Assignment stay_home(const PlanProblem& problem) {
 }
 
 Assignment solve(const PlanProblem& problem) {
-  return problem.topology.is_elastic() ? assign_elastic(problem) : better_of_two(problem);
+  return problem.topology.is_elastic() ? assign_elastic(problem) : assign_fixed(problem);
 }
 
 Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/greedy.hpp"
+#include "plan/fixed/greedy.hpp"
 #include "plan/group.hpp"
 
 namespace knapformer {

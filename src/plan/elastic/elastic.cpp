@@ -12,6 +12,7 @@
 #include "plan/elastic/pod_balance.hpp"
 #include "plan/elastic/pod_filling.hpp"
 #include "plan/elastic/search.hpp"
+#include "plan/fixed/fixed.hpp"
 
 namespace knapformer {
 namespace {
@@ -37,6 +38,25 @@ constexpr std::int64_t kFewChanges = 3000;
 constexpr std::int64_t kChangesPerSequence = 3;
 constexpr std::int64_t kMostChanges = 40000;
 
+Topology equal_bags(std::int64_t count, std::int64_t degree) {
+  return Topology::parse(
+      std::string("g").append(std::to_string(degree)).append("n").append(std::to_string(count)));
+}
+
+PlanProblem in_bags(const PlanProblem& problem, const Topology& topology) {
+  return {.topology = topology,
+          .ranks = problem.ranks,
+          .machine = problem.machine,
+          .work = problem.work,
+          .heads = problem.heads,
+          .homes = problem.homes,
+          .lengths = problem.lengths,
+          .max_tokens = problem.max_tokens,
+          .max_attention_tokens = problem.max_attention_tokens,
+          .budget = problem.budget == 0 ? 0 : kFewChanges,
+          .order = problem.order};
+}
+
 class Elastic {
  public:
   explicit Elastic(const PlanProblem& problem)
@@ -58,6 +78,8 @@ class Elastic {
     place_wide();
     fill_evenly();
     place_refused();
+    if (capped()) try_fixed_bags();
+    if (!unplaced_.empty()) throw_no_room(problem_, unplaced_.front());
     if (budget_ > 0) ElasticSearch(problem_, pods_, times_).run(budget_);
     return chunks();
   }
@@ -115,11 +137,11 @@ class Elastic {
   // Where the caps leave room, whatever it costs.
   void place_refused() {
     for (const std::int64_t i : narrow_) {
-      if (!times_.placed(i)) place_anywhere(i);
+      if (!times_.placed(i) && !place_anywhere(i)) unplaced_.push_back(i);
     }
   }
 
-  void place_anywhere(std::int64_t i) {
+  bool place_anywhere(std::int64_t i) {
     std::vector<std::int64_t> ranks(problem_.ranks);
     std::iota(ranks.begin(), ranks.end(), 0);
     const auto by = [&](auto key) {
@@ -133,10 +155,59 @@ class Elastic {
       }
       return false;
     };
-    if (by([&](std::int64_t rank) { return times_.time(rank); })) return;
-    if (by([&](std::int64_t rank) { return times_.tokens(rank); })) return;
-    if (by([&](std::int64_t rank) { return times_.attention_tokens(rank); })) return;
-    throw_no_room(problem_, i);
+    return by([&](std::int64_t rank) { return times_.time(rank); }) ||
+           by([&](std::int64_t rank) { return times_.tokens(rank); }) ||
+           by([&](std::int64_t rank) { return times_.attention_tokens(rank); });
+  }
+
+  // Equal bags mix long and short sequences on every rank, which a tight cap may need.
+  void try_fixed_bags() {
+    Snapshot best;
+    Work least = times_.excess();
+    const auto& all = problem_.order;
+    bool found = unplaced_.empty();
+    best.take(times_, all);
+    for (std::int64_t degree = 1; degree <= pods_.size(); degree *= 2) {
+      if (problem_.ranks % degree != 0 || degree > problem_.topology.max_degree()) continue;
+      for (const std::int64_t i : all) {
+        if (times_.placed(i)) times_.remove(i);
+      }
+      if (!place_in_bags(degree)) continue;
+      if (found && times_.excess() >= least) continue;
+      found = true;
+      least = times_.excess();
+      best.take(times_, all);
+    }
+    if (found) unplaced_.clear();
+    for (const std::int64_t i : all) {
+      if (times_.placed(i)) times_.remove(i);
+    }
+    best.place(times_, all);
+  }
+
+  bool place_in_bags(std::int64_t degree) {
+    const Topology bags = equal_bags(problem_.ranks / degree, degree);
+    Assignment assignment;
+    try {
+      assignment = assign_fixed(in_bags(problem_, bags));
+    } catch (const Error&) {  // these bags leave no room either
+      return false;
+    }
+    std::vector<Share> shares;
+    for (const std::int64_t i : problem_.order) {
+      shares.clear();
+      for (std::int64_t c = assignment.chunk_offsets[i]; c < assignment.chunk_offsets[i + 1]; ++c) {
+        const Chunk& chunk = assignment.chunks[c];
+        shares.push_back({chunk.rank, chunk.tokens, chunk.heads});
+      }
+      times_.place(i, shares);
+    }
+    return true;
+  }
+
+  bool capped() const {
+    return problem_.max_tokens < PlanRequest::kNoCap ||
+           problem_.max_attention_tokens < PlanRequest::kNoCap;
   }
 
   // What splitting costs a pod is known once it is filled: then sequences are dealt out anew.
@@ -175,14 +246,13 @@ class Elastic {
     constexpr std::int64_t kFirst[] = {3, 5, 1, 7, 2, 4, 6, 0};
     PodFilling filling(problem_, pods_, times_);
     const Ticks step = model_.per_bag_peer() / 2 + kIdeal / 1024;
-    const bool capped = problem_.max_tokens < PlanRequest::kNoCap ||
-                        problem_.max_attention_tokens < PlanRequest::kNoCap;
+    const bool mixed = capped();
     Snapshot best;
     std::pair<std::int64_t, Work> least;
     for (std::int64_t k = 0; k < tries_; ++k) {
-      const auto when = capped && k % 2 == 0 ? PodFilling::Long::kLast : PodFilling::Long::kFirst;
+      const auto when = mixed && k % 2 == 0 ? PodFilling::Long::kLast : PodFilling::Long::kFirst;
       const std::int64_t refused =
-          filling.run(pod, sequences, level + step * kFirst[capped ? k / 2 : k], when);
+          filling.run(pod, sequences, level + step * kFirst[mixed ? k / 2 : k], when);
       if (tries_ == 1 && rounds_ == 1) return;
       budget_ -= std::ssize(sequences);
       const auto rating = std::pair(refused, times_.excess());
@@ -216,6 +286,7 @@ class Elastic {
   const Pods pods_;
   StepTimes times_;
   Sharing sharing_;
+  std::vector<std::int64_t> unplaced_;
   std::vector<std::int64_t> narrow_;  // all but the widest, from the most work to the least
   std::int64_t budget_;
   std::int64_t rounds_, tries_;

@@ -3,7 +3,8 @@
 
 #pragma once
 
-#include "plan/greedy.hpp"
+#include "plan/assignment.hpp"
+#include "plan/plan_problem.hpp"
 
 namespace knapformer {
 

@@ -5,14 +5,13 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
-
-#include "plan/group_work.hpp"
 
 namespace knapformer {
 
-/// The loads of bags of equal degree, and which is least: a tournament, replayed from a bag upwards
-/// whenever its load grows.
+/// The loads of bags, and which is least: a tournament, replayed from a bag upwards whenever its
+/// load changes.
 class BagLoads {
  public:
   explicit BagLoads(std::int64_t bags)
@@ -25,15 +24,15 @@ class BagLoads {
   }
 
   std::int64_t least() const { return winner_[1]; }
-  Work load(std::int64_t bag) const { return loads_[bag]; }
+  std::int64_t load(std::int64_t bag) const { return loads_[bag]; }
 
-  void add(std::int64_t bag, Work work) {
-    loads_[bag] += work;
+  void add(std::int64_t bag, std::int64_t load) {
+    loads_[bag] += load;
     for (std::int64_t node = (leaves_ + bag) / 2; node > 0; node /= 2) play(node);
   }
 
  private:
-  static constexpr Work kNever = Work{1} << 126;
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
   void play(std::int64_t node) {
     const std::int64_t left = winner_[2 * node];
@@ -42,7 +41,7 @@ class BagLoads {
   }
 
   std::int64_t leaves_;
-  std::vector<Work> loads_;
+  std::vector<std::int64_t> loads_;
   std::vector<std::int64_t> winner_;  // of the subtree of every node; 1 is the root
 };
 
