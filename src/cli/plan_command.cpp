@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 
+#include "cli/limit_options.hpp"
+#include "cli/machine_options.hpp"
 #include "cli/plan_output.hpp"
 #include "cli/rank_table.hpp"
 #include "cli/text_file.hpp"
@@ -19,18 +21,21 @@ namespace {
 
 struct Options {
   std::string lengths;
-  std::string topology;
+  std::string topology = "elastic";
   std::optional<std::string> costs;
   std::optional<std::string> json;
   double gamma = 0.5;
   std::int64_t d_model = 3072;
   std::int64_t heads = 24;
+  MachineOptions machine;
+  PlanLimits limits;
 };
 
 RankTable read_lengths(const Options& options, const Topology& topology) {
   const RankTable lengths =
       read_rank_table(options.lengths, "lengths_by_rank", CostModel::kMaxLength);
-  if (lengths.ranks() != topology.ranks()) {
+  if (lengths.ranks() == 0) throw Error(lengths.source + " has lengths for 0 ranks");
+  if (!topology.is_elastic() && lengths.ranks() != topology.ranks()) {
     throw Error(lengths.source + " has lengths for " + std::to_string(lengths.ranks()) +
                 " ranks, but topology " + topology.name() + " is for " +
                 std::to_string(topology.ranks()));
@@ -52,19 +57,29 @@ RankTable read_costs(const Options& options, const RankTable& lengths) {
 }
 
 void run(const Options& options) {
-  if (options.costs == "-" && options.lengths == "-") {
-    throw Error("--lengths and --costs cannot both be read from the standard input");
+  if ((options.lengths == "-") + (options.costs == "-") + (options.machine.file == "-") > 1) {
+    throw Error("only one of --lengths, --costs and --machine can be read from the standard input");
   }
   const Topology topology = Topology::parse(options.topology);
   const CostModel cost = CostModel::transformer(options.d_model, options.gamma);
   const RankTable lengths = read_lengths(options, topology);
   const RankTable costs = read_costs(options, lengths);
+  const Machine machine = machine_of(options.machine);
   const Plan plan =
-      make_plan({topology, cost, options.heads, lengths.values, lengths.offsets, costs.values});
+      make_plan({.topology = topology,
+                 .cost = cost,
+                 .heads = options.heads,
+                 .lengths = lengths.values,
+                 .offsets = lengths.offsets,
+                 .costs = costs.values,
+                 .machine = machine,
+                 .max_tokens_per_rank = options.limits.max_tokens_per_rank,
+                 .max_attention_tokens_per_rank = options.limits.max_attention_tokens_per_rank,
+                 .budget = options.limits.budget});
   if (options.json) {
-    write_text(*options.json, plan_json(plan, topology));
+    write_text(*options.json, plan_json(plan, topology, machine));
   } else {
-    write_text("-", plan_table(plan, topology));
+    write_text("-", plan_table(plan, topology, machine));
   }
 }
 
@@ -78,8 +93,11 @@ Command add_plan_command(CLI::App& app) {
                    "JSON {\"lengths_by_rank\": [[...], ...]}; - for standard input")
       ->type_name("FILE")
       ->required();
-  plan->add_option("--topology", options->topology, "compute bags, e.g. g4n8 or g1n16+g4n4")
-      ->required();
+  plan->add_option(
+          "--topology", options->topology,
+          "compute bags, e.g. g4n8 or g1n16+g4n4; elastic: one for every sequence, elastic4: "
+          "of at most 4 ranks")
+      ->capture_default_str();
   plan->add_option("--gamma", options->gamma, "weight of attention in 6 d L + gamma L^2")
       ->capture_default_str();
   plan->add_option("--d-model", options->d_model, "width d of the model")->capture_default_str();
@@ -89,6 +107,8 @@ Command add_plan_command(CLI::App& app) {
           "--costs", options->costs,
           "JSON {\"costs_by_rank\": [[...], ...]}: whole numbers that replace the cost model")
       ->type_name("FILE");
+  add_limit_options(*plan, options->limits);
+  add_machine_options(*plan, options->machine);
   plan->add_option("--json", options->json,
                    "write the plan to FILE, or - for standard output; without it a table")
       ->type_name("FILE");

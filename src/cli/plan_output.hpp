@@ -10,9 +10,9 @@
 namespace knapformer::cli {
 
 /// The whole plan, for programs.
-std::string plan_json(const Plan& plan, const Topology& topology);
+std::string plan_json(const Plan& plan, const Topology& topology, const Machine& machine);
 
 /// What the plan achieves, for people.
-std::string plan_table(const Plan& plan, const Topology& topology);
+std::string plan_table(const Plan& plan, const Topology& topology, const Machine& machine);
 
 }  // namespace knapformer::cli
