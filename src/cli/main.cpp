@@ -12,6 +12,7 @@
 #include "cli/plan_command.hpp"
 #include "cli/simulate_command.hpp"
 #include "cli/text_file.hpp"
+#include "cli/tune_command.hpp"
 
 namespace {
 
@@ -35,9 +36,9 @@ void run(Launch& launch, int argc, char** argv) {
                "knapformer");
   app.set_version_flag("--version", "knapformer " KNAPFORMER_VERSION);
   app.require_subcommand(0, 1);
-  const std::vector<Command> commands = {knapformer::cli::add_plan_command(app),
-                                         knapformer::cli::add_simulate_command(app),
-                                         knapformer::cli::add_info_command(app)};
+  const std::vector<Command> commands = {
+      knapformer::cli::add_plan_command(app), knapformer::cli::add_tune_command(app),
+      knapformer::cli::add_simulate_command(app), knapformer::cli::add_info_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -11,11 +11,11 @@
 #include <cmath>
 #include <knapformer/plan/error.hpp>
 #include <knapformer/trace/trace_writer.hpp>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
 
+#include "cli/data_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulate_report.hpp"
 #include "cli/text_file.hpp"
@@ -24,12 +24,7 @@ namespace knapformer::cli {
 namespace {
 
 struct Options {
-  std::string manifest;
-  std::string data_codes;
-  TokenRates rates;
-  std::int64_t samples_per_rank = 8;
-  std::int64_t max_text_tokens = 392;
-  std::uint64_t seed = 0;
+  DataOptions data;
 
   std::string topology;
   std::int64_t group_size = 0;
@@ -46,16 +41,6 @@ struct Options {
   std::string trace;
   std::string command_line;
 };
-
-std::unique_ptr<DataSource> open_data(const Options& options, std::int64_t ranks) {
-  if (!options.manifest.empty()) {
-    return make_manifest_source(
-        options.manifest, options.rates,
-        {.ranks = ranks, .samples_per_rank = options.samples_per_rank, .seed = options.seed});
-  }
-  return make_code_source(options.data_codes, options.rates, ranks, options.seed,
-                          options.max_text_tokens);
-}
 
 Topology choose_topology(const Options& options, std::int64_t world) {
   const bool given = !options.topology.empty();
@@ -120,12 +105,12 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                       .gamma = options.gamma.value_or(0),
                       .steps = options.steps,
                       .warmup = options.warmup,
-                      .seed = options.seed,
+                      .seed = options.data.seed,
                       .learning_rate = options.learning_rate};
     CostModel::transformer(options.model.d_model, run.simulation.gamma);
     TransformerConfig& model = run.simulation.model;
     if (model.d_ffn == 0) model.d_ffn = (8 * model.d_model / 3 + 15) / 16 * 16;
-    run.data = open_data(options, world.size());
+    run.data = open_data(options.data, world.size());
     longest = longest_sequence(*run.data, options, world.size());
     check(model);
     if (!options.json.empty() && world.rank() == 0) require_writable(options.json);
@@ -148,7 +133,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                 .gamma = run.simulation.gamma,
                 .dtype = options.dtype,
                 .threads = exec.concurrency(),
-                .seed = options.seed,
+                .seed = options.data.seed,
                 .data = run.data->describe(),
                 .command_line = options.command_line};
   settle(world, [&] {
@@ -186,9 +171,7 @@ void simulate_and_report(const Communicator& world, const Options& options) {
 }
 
 void check(const Options& options) {
-  if (options.manifest.empty() == options.data_codes.empty()) {
-    throw Error("simulate needs its data: either --manifest FILE or --data-codes CODES");
-  }
+  require_data(options.data);
   if (!options.json.empty() && options.json == options.trace) {
     throw Error("--json and --trace cannot both be written to " + options.json);
   }
@@ -213,30 +196,6 @@ void run(const Options& options) {
   } else {
     simulate_and_report<float>(world, options);
   }
-}
-
-void add_data_options(CLI::App& simulate, Options& options) {
-  auto* data = simulate.add_option_group("Data", "exactly one of the first two");
-  data->add_option("--manifest", options.manifest,
-                   "CSV of samples: width,height,frames,caption_tokens")
-      ->type_name("FILE");
-  data->add_option(
-          "--data-codes", options.data_codes,
-          "random samples, e.g. g8b4i256f1s0,g2b1i512f4s0: g ranks with b samples of i x i "
-          "pixels and f frames, s1 with temporal compression")
-      ->type_name("CODES");
-  data->add_option("--patch", options.rates.patch, "pixels along each side of a token")
-      ->capture_default_str();
-  data->add_option("--temporal", options.rates.temporal, "frames of a video per latent frame")
-      ->capture_default_str();
-  data->add_option("--samples-per-rank", options.samples_per_rank, "of a manifest, per step")
-      ->capture_default_str();
-  data->add_option("--max-text-tokens", options.max_text_tokens,
-                   "of data codes: up to so many per sample")
-      ->capture_default_str();
-  data->add_option("--seed", options.seed, "of the data and the parameters")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
-      ->capture_default_str();
 }
 
 void add_balancing_options(CLI::App& simulate, Options& options) {
@@ -294,7 +253,7 @@ Command add_simulate_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* simulate = app.add_subcommand(
       "simulate", "Train on the same steps without and with balancing, and compare (under mpirun)");
-  add_data_options(*simulate, *options);
+  add_data_options(*simulate, options->data);
   add_balancing_options(*simulate, *options);
   add_model_options(*simulate, *options);
   add_run_options(*simulate, *options);

@@ -95,6 +95,12 @@ std::vector<Code> parse_codes(std::string_view text, const TokenRates& rates,
   return codes;
 }
 
+std::int64_t total_ranks(const std::vector<Code>& codes) {
+  std::int64_t ranks = 0;
+  for (const Code& code : codes) ranks += code.ranks;
+  return ranks;
+}
+
 class CodeSource : public DataSource {
  public:
   CodeSource(std::string_view text, const TokenRates& rates, std::int64_t ranks, std::uint64_t seed,
@@ -106,7 +112,7 @@ class CodeSource : public DataSource {
         description_(
             fmt::format("data codes {}, patch {}, temporal {}, at most {} text tokens, seed {}",
                         trimmed(text), rates.patch, rates.temporal, max_text_tokens, seed)) {
-    for (const Code& code : codes_) code_ranks_ += code.ranks;
+    code_ranks_ = total_ranks(codes_);
     if (ranks % code_ranks_ == 0) return;
     throw Error(fmt::format(
         "the data codes {} are for {} ranks, and {} is not a multiple of that; change the g's, or "
@@ -157,6 +163,11 @@ std::unique_ptr<DataSource> make_code_source(std::string_view codes, const Token
                             CostModel::kMaxLength / 2 - 1));
   }
   return std::make_unique<CodeSource>(codes, rates, ranks, seed, max_text_tokens);
+}
+
+std::int64_t ranks_of_codes(std::string_view codes, const TokenRates& rates) {
+  check_rates(rates);
+  return total_ranks(parse_codes(codes, rates, 0));
 }
 
 }  // namespace knapformer

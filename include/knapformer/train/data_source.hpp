@@ -52,4 +52,8 @@ std::unique_ptr<DataSource> make_code_source(std::string_view codes, const Token
                                              std::int64_t ranks, std::uint64_t seed,
                                              std::int64_t max_text_tokens = 392);
 
+/// The ranks that data codes are for: the sum of their g's. Throws Error as make_code_source()
+/// does.
+std::int64_t ranks_of_codes(std::string_view codes, const TokenRates& rates = {});
+
 }  // namespace knapformer
