@@ -8,6 +8,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RANKS ?= 2
 CMAKE_ARGS ?=
+BENCH_ARGS ?=
 SETUP ?= yes
 CUDA_CHECK ?= yes
 
@@ -37,18 +38,20 @@ define run_tests
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
-.PHONY: help setup build demo check asan install
+.PHONY: help setup build demo check bench asan install
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo      set up this machine, build, and run balanced training on $(RANKS) ranks'
 	@echo 'make check     set up this machine, build, and run every test'
+	@echo 'make bench     set up this machine, build, and time the planner on one core'
 	@echo 'make build     set up this machine and build, in build/'
 	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
 	@echo 'make asan      the tests once more, with address and undefined-behaviour sanitizers'
 	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
 	@echo
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
+	@echo 'BENCH_ARGS="--benchmark_filter=32x32" is passed to the benchmark'
 	@echo 'CMAKE_ARGS="-DKokkos_ROOT=..." is passed to CMake'
 
 setup:
@@ -73,6 +76,12 @@ ifneq ($(CUDA_CHECK),no)
 	@cmake -DKNAPFORMER_ENABLE_CUDA_CHECK=ON build >build/cuda-check.log || { cat build/cuda-check.log; exit 1; }
 	@cmake --build build -j $(JOBS) --target cuda-check
 endif
+
+# The planner needs no Kokkos, so neither does its benchmark.
+bench: setup
+	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
+	@cmake --build build -j $(JOBS) --target bench_planner
+	@build/perf/bench_planner $(BENCH_ARGS)
 
 asan: setup
 	@echo '== configuring build-asan'

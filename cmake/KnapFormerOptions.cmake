@@ -7,6 +7,14 @@ option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, with
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 set(KNAPFORMER_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
 
+# Benchmarks are an extra: where Google Benchmark is missing, nobody who did not ask for them is stopped.
+set(knapformer_perf_default OFF)
+if(PROJECT_IS_TOP_LEVEL AND NOT KNAPFORMER_SANITIZE AND NOT DEFINED KNAPFORMER_ENABLE_PERF)
+  find_package(benchmark QUIET)
+  set(knapformer_perf_default ${benchmark_FOUND})
+endif()
+option(KNAPFORMER_ENABLE_PERF "Build the benchmarks; on where Google Benchmark is found" ${knapformer_perf_default})
+
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
 endif()

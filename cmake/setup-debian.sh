@@ -43,7 +43,7 @@ missing_packages() {
   if ! have mpicxx || ! have mpirun; then printf '%s\n' libopenmpi-dev openmpi-bin; fi
   have h5cc || have h5pcc || installed libhdf5-dev || echo libhdf5-dev
   for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev \
-                 libopenblas-openmp-dev python3-dev python3-h5py python3-venv; do
+                 libbenchmark-dev libopenblas-openmp-dev python3-dev python3-h5py python3-venv; do
     installed "$package" || echo "$package"
   done
 }
