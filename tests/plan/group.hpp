@@ -29,10 +29,10 @@ struct Group {
 
 inline Plan plan_of(const std::string& topology, const Rows& rows, std::int64_t heads = 24,
                     const CostModel& cost = CostModel::transformer(3072, 0.5),
-                    const Rows& costs = {}) {
+                    const Rows& costs = {}, const Machine& machine = {}) {
   const Group group(rows);
-  return make_plan(
-      {Topology::parse(topology), cost, heads, group.values, group.offsets, Group(costs).values});
+  return make_plan({Topology::parse(topology), cost, heads, group.values, group.offsets,
+                    Group(costs).values, machine});
 }
 
 /// The message of the Error that `call` throws; fails the test when it throws none.
