@@ -57,8 +57,8 @@ Instance random_instance(std::mt19937_64& random) {
   }
   if (draw(random, 0, 1) == 0) {
     out.machine = {.ranks_per_node = draw(random, 1, 9),
-                          .flops = std::exp2(static_cast<double>(draw(random, 20, 50))),
-                          .latency = draw(random, 0, 1) * 5e-6};
+                   .flops = std::exp2(static_cast<double>(draw(random, 20, 50))),
+                   .latency = draw(random, 0, 1) * 5e-6};
   }
   if (draw(random, 0, 4) == 0) {
     const std::int64_t rank = draw(random, 0, ranks - 1);
@@ -163,9 +163,8 @@ void expect_no_slower_than_the_rules(const Plan& plan, const Topology& topology,
     Assignment one = assign(problem, rule);
     const Plan by_rule(plan.ranks(), plan.heads(), instance.cost,
                        {plan.homes().begin(), plan.homes().end()},
-                       {plan.lengths().begin(), plan.lengths().end()},
-                       std::move(one.chunk_offsets), std::move(one.chunks), costs,
-                       instance.machine);
+                       {plan.lengths().begin(), plan.lengths().end()}, std::move(one.chunk_offsets),
+                       std::move(one.chunks), costs, instance.machine);
     const double seconds = by_rule.report().step_seconds;
     EXPECT_LE(plan.report().step_seconds, seconds * (1 + 1e-9));
   }

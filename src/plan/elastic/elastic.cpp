@@ -81,6 +81,7 @@ class Elastic {
     if (capped()) try_fixed_bags();
     if (!unplaced_.empty()) throw_no_room(problem_, unplaced_.front());
     if (budget_ > 0) ElasticSearch(problem_, pods_, times_).run(budget_);
+    stay_home_if_faster();
     return chunks();
   }
 
@@ -203,6 +204,20 @@ class Elastic {
       times_.place(i, shares);
     }
     return true;
+  }
+
+  // Where exchanges are so slow that nothing pays.
+  void stay_home_if_faster() {
+    StepTimes home(problem_, model_);
+    for (const std::int64_t i : problem_.order) home.place_whole(i, problem_.homes[i]);
+    Ticks slowest = 0, slowest_at_home = 0;
+    for (std::int64_t rank = 0; rank < problem_.ranks; ++rank) {
+      slowest = std::max(slowest, times_.time(rank));
+      slowest_at_home = std::max(slowest_at_home, home.time(rank));
+      if (home.tokens(rank) > problem_.max_tokens) return;
+      if (home.tokens(rank) > problem_.max_attention_tokens) return;
+    }
+    if (slowest_at_home <= slowest) times_ = std::move(home);
   }
 
   bool capped() const {

@@ -57,8 +57,9 @@ Ticks PodBalance::needed(std::int64_t i) const {
   const Work together =
       (((Work{full} << (2 * kBits)) + rest * rest) << kBits) / (Work{parts} * parts);
   const Work talk = model_.of_attention_rows(problem_.lengths[i] * problem_.heads, false);
-  return work + static_cast<Ticks>((talk * ((Work{1} << kBits) - together)) >> kBits) +
-         full * (full + 1) * model_.per_bag_peer();
+  const Work more = ((talk * ((Work{1} << kBits) - together)) >> kBits) +
+                    Work{full} * (full + 1) * model_.per_bag_peer();
+  return work + static_cast<Ticks>(std::min<Work>(more, work));
 }
 
 void PodBalance::start_at_home(std::span<const std::int64_t> sequences) {

@@ -31,7 +31,9 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
   if (!speeds_.empty())
     all_speeds = std::accumulate(speeds_.begin(), speeds_.end(), std::int64_t{0});
   const double capacity = static_cast<double>(all_speeds) / (1 << kSpeedBits);
-  const double fair = problem.work.value(problem.work.total()) / capacity;
+  // Work that costs nothing leaves only traffic to compare, in a unit that does not matter.
+  const double fair =
+      problem.work.total() == 0 ? 1 : problem.work.value(problem.work.total()) / capacity;
   const double ticks_per_work = static_cast<double>(kIdeal) / fair;
 
   // As many bits behind the point as the largest sequence leaves room for.
@@ -61,8 +63,8 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
     attention_row_[far] =
         rounded(attention * kTensorsAroundAttention * per_row / static_cast<double>(problem.heads));
   }
-  per_bag_peer_ = rounded(2 * attention * machine.latency / tick);
-  per_route_peer_ = rounded(kTokenExchanges * machine.latency / tick);
+  per_bag_peer_ = std::min(rounded(2 * attention * machine.latency / tick), kLongest);
+  per_route_peer_ = std::min(rounded(kTokenExchanges * machine.latency / tick), kLongest);
 }
 
 }  // namespace knapformer

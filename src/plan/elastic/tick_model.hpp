@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -49,10 +50,12 @@ class TickModel {
   std::int64_t node(std::int64_t rank) const { return rank / ranks_per_node_; }
 
  private:
+  // An exchange that takes a thousand steps is long enough: sums of such stay within 64 bits.
+  static constexpr Ticks kLongest = kIdeal << 10;
   static constexpr int kRowBits = 40;
   static constexpr int kSpeedBits = 24;
   static Ticks scaled(std::int64_t rows, std::int64_t factor) {
-    return static_cast<Ticks>((Work{rows} * factor) >> kRowBits);
+    return static_cast<Ticks>(std::min<Work>((Work{rows} * factor) >> kRowBits, kLongest));
   }
 
   std::int64_t ranks_per_node_;
