@@ -208,6 +208,7 @@ double lower_bound(const PlanProblem& problem) {
   if (problem.topology.is_elastic()) {
     bound.any_bags(problem.topology.max_degree());
   } else {
+    bound.any_bags(std::ranges::max(problem.topology.bags(), {}, &Bag::degree).degree);
     bound.bags_of(problem.topology);
   }
   return bound.value();

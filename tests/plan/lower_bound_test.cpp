@@ -144,6 +144,111 @@ double relaxed_optimum(const Topology& topology, const std::vector<double>& work
   return best;
 }
 
+// The largest load over speed that any plan must have, bags of any ranks up to a degree.
+class ElasticBruteForce {
+ public:
+  ElasticBruteForce(const std::vector<std::int64_t>& lengths, std::int64_t heads,
+                    const CostModel& cost, std::int64_t max_degree, std::vector<double> speeds)
+      : lengths_(lengths),
+        heads_(heads),
+        cost_(cost),
+        max_degree_(max_degree),
+        speeds_(std::move(speeds)),
+        loads_(speeds_.size()) {}
+
+  double optimum() {
+    place(0);
+    return best_;
+  }
+
+ private:
+  void place(std::size_t i) {
+    const double largest = std::ranges::max(loads_);
+    if (largest >= best_) return;
+    if (i == lengths_.size()) {
+      best_ = largest;
+      return;
+    }
+    for (std::uint32_t subset = 1; subset < (1u << loads_.size()); ++subset) {
+      std::vector<std::size_t> ranks;
+      for (std::size_t r = 0; r < loads_.size(); ++r) {
+        if (subset >> r & 1) ranks.push_back(r);
+      }
+      if (std::ssize(ranks) <= std::min({max_degree_, lengths_[i], heads_})) place_on(i, ranks);
+    }
+  }
+
+  void place_on(std::size_t i, const std::vector<std::size_t>& ranks) {
+    const std::int64_t length = lengths_[i];
+    std::vector<std::int64_t> tokens, heads;
+    for_each_split(length, std::ssize(ranks), tokens, [&] {
+      for_each_split(heads_, std::ssize(ranks), heads, [&] {
+        const std::vector<double> before = loads_;
+        for (std::size_t k = 0; k < ranks.size(); ++k) {
+          const Work work =
+              cost_.per_token() * tokens[k] * heads_ +
+              (cost_.per_sequence() + cost_.per_token_pair() * length * length) * heads[k];
+          loads_[ranks[k]] += static_cast<double>(work) /
+                              static_cast<double>(heads_ * CostModel::kUnitsPerOne) /
+                              speeds_[ranks[k]];
+        }
+        place(i + 1);
+        loads_ = before;
+      });
+    });
+  }
+
+  const std::vector<std::int64_t>& lengths_;
+  std::int64_t heads_;
+  const CostModel& cost_;
+  std::int64_t max_degree_;
+  std::vector<double> speeds_;
+  std::vector<double> loads_;
+  double best_ = 1e300;
+};
+
+TEST(LowerBound, IsNeverAboveTheOptimumOfElasticBagsWithSpeeds) {
+  constexpr int kCases = 400;
+  int tight = 0;
+  for (std::uint64_t seed = 0; seed < kCases; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const std::int64_t ranks = draw(random, 1, 3);
+    const std::int64_t heads = draw(random, 1, 3);
+    const std::int64_t max_degree = draw(random, 1, 3);
+    const CostModel cost =
+        CostModel::transformer(draw(random, 1, 3), static_cast<double>(draw(random, 0, 8)));
+    std::vector<std::int64_t> offsets(ranks + 1), lengths;
+    for (std::int64_t n = draw(random, 1, 4); n > 0; --n) lengths.push_back(draw(random, 1, 4));
+    std::fill(offsets.begin() + 1, offsets.end(), std::ssize(lengths));
+    Machine machine;
+    std::vector<double> speeds(ranks, 1);
+    if (draw(random, 0, 1) == 0) {
+      for (double& speed : speeds) speed = static_cast<double>(draw(random, 1, 6)) / 3;
+      machine.speeds = speeds;
+    }
+    // The bounds do not depend on the plan, so that at home will do.
+    const Topology elastic = Topology::elastic(max_degree);
+    const PlanReport report =
+        make_home_plan({elastic, cost, heads, lengths, offsets, {}, machine}).report();
+    const double optimum = ElasticBruteForce(lengths, heads, cost, max_degree, speeds).optimum();
+    const double any = ElasticBruteForce(lengths, heads, cost, ranks, speeds).optimum();
+    constexpr double kRounding = 1 + 1e-12;  // of the sums in the brute force
+    ASSERT_LE(report.lower_bound, optimum * kRounding);
+    ASSERT_LE(report.elastic_lower_bound, any * kRounding);
+    ASSERT_LE(report.elastic_lower_bound, report.lower_bound);
+    ASSERT_GT(report.elastic_lower_bound, 0);
+    tight += report.lower_bound * (1 + 1e-6) >= optimum;
+
+    const Topology singles = Topology::singles(ranks);
+    const double whole = ElasticBruteForce(lengths, heads, cost, 1, speeds).optimum();
+    const Plan plan = make_plan({singles, cost, heads, lengths, offsets, {}, machine});
+    ASSERT_LE(plan.report().lower_bound, whole * kRounding);
+    ASSERT_GE(plan.report().lower_bound_gap, 0);
+  }
+  EXPECT_GT(tight, kCases / 4) << "a bound that is never reached says little";
+}
+
 TEST(LowerBound, IsNeverAboveTheOptimumOfLargerBags) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     std::mt19937_64 random(seed);

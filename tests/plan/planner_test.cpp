@@ -71,10 +71,18 @@ TEST(Planner, LargeBagsAreKeptForWhatNeedsThem) {
 
 TEST(Planner, CostsOfTheCallerReplaceTheModel) {
   const Rows lengths{{10, 10, 10, 10}, {10}};
-  const Plan plan = plan_of("g1n2", lengths, 1, CostModel::transformer(64), {{40, 1, 1, 1}, {37}});
+  const Group group(lengths);
+  const std::vector<std::int64_t> costs{40, 1, 1, 1, 37};
+  const Plan plan = make_plan({.topology = Topology::parse("g1n2"),
+                               .cost = CostModel::transformer(64),
+                               .lengths = group.values,
+                               .offsets = group.offsets,
+                               .costs = costs,
+                               .machine = Machine::without_communication()});
   EXPECT_EQ(plan.report().work_before, (std::vector<double>{43, 37}));
   EXPECT_EQ(plan.report().work_after, (std::vector<double>{40, 40}));
-  EXPECT_EQ(plan.report().tokens_after, (std::vector<std::int64_t>{10, 40}));
+  EXPECT_EQ(plan.report().tokens_after, (std::vector<std::int64_t>{40, 10}))
+      << "the two ranks are alike, and this way round fewer tokens move";
 }
 
 TEST(Planner, WorkThatCostsNothingIsPlannedToo) {
@@ -107,6 +115,49 @@ TEST(Planner, TheHomePlanMovesNothing) {
     ASSERT_EQ(plan.chunks(i).size(), 1u);
     EXPECT_EQ(plan.chunks(i)[0], (Chunk{plan.homes()[i], 0, plan.lengths()[i], 0, 4}));
   }
+}
+
+TEST(Planner, RanksGetWorkInProportionToTheirSpeed) {
+  const Group group({std::vector<std::int64_t>(64, 100), {}, {}});
+  for (const char* topology : {"g1n3", "g3n1"}) {
+    PlanRequest request{.topology = Topology::parse("g1n3"),
+                        .cost = CostModel::transformer(64),
+                        .heads = 24,
+                        .lengths = group.values,
+                        .offsets = group.offsets,
+                        .machine = Machine::without_communication()};
+    request.machine.speeds = {1, 1, 2};
+    const Topology bags = Topology::parse(topology);
+    const Plan plan =
+        make_plan({bags, request.cost, 24, group.values, group.offsets, {}, request.machine});
+    EXPECT_EQ(plan.report().tokens_after, (std::vector<std::int64_t>{1600, 1600, 3200}));
+    EXPECT_NEAR(plan.max_over_mean(), 1, 1e-12);
+    EXPECT_NEAR(plan.report().lower_bound_gap, 0, 1e-8);
+  }
+}
+
+TEST(Planner, CapsAreMetOrRefusedWithTheNumbers) {
+  const CostModel cost = CostModel::transformer(64);
+  const auto plan = [&](const char* topology, const Rows& rows, std::int64_t tokens,
+                        std::int64_t attention = PlanRequest::kNoCap) {
+    const Group group(rows);
+    return make_plan({.topology = Topology::parse(topology),
+                      .cost = cost,
+                      .heads = 3,
+                      .lengths = group.values,
+                      .offsets = group.offsets,
+                      .max_tokens_per_rank = tokens,
+                      .max_attention_tokens_per_rank = attention});
+  };
+  // Largest first leaves 7 beside 6; they fit only as 4+6 and 3+3+4.
+  const Plan tight = plan("g1n2", {{6, 4, 4, 3, 3}, {}}, 10);
+  EXPECT_EQ(tight.report().tokens_after, (std::vector<std::int64_t>{10, 10}));
+  EXPECT_ERROR(plan("g1n2", {{6, 4, 4, 3, 4}, {}}, 10), "at least 11 on one");
+  EXPECT_ERROR(plan("g1n2", {{6, 4, 4, 3, 4}, {}}, 10), "cap of 10 tokens per rank");
+  EXPECT_ERROR(plan("g2n2", {{5, 90}, {}, {}, {}}, 40), "sequence 1 (home 0, 90 tokens)");
+  EXPECT_ERROR(plan("g2n2", {{5, 90}, {}, {}, {}}, 40), "raise it to at least 45");
+  EXPECT_ERROR(plan("g2n2", {{5, 90}, {}, {}, {}}, 50, 50), "one of which needs 60");
+  EXPECT_ERROR(plan("g1n2", {{6, 6, 6}, {}}, 10), "could not find");
 }
 
 TEST(Planner, RejectsWhatCannotBePlanned) {

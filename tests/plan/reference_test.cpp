@@ -20,8 +20,13 @@ TEST(Reference, IsMatchedOrBeatenOnEveryCase) {
     SCOPED_TRACE(one["scenario"].get<std::string>() + " " + topology + " gamma " +
                  std::to_string(gamma));
     const CostModel cost = CostModel::transformer(one["d_model"], gamma);
-    const Plan plan = test::plan_of(topology, one["lengths_by_rank"].get<test::Rows>(), 48, cost,
-                                    {}, Machine::without_communication());
+    const test::Group group(one["lengths_by_rank"].get<test::Rows>());
+    const Plan plan = make_plan({.topology = Topology::parse(topology),
+                                 .cost = cost,
+                                 .heads = 48,
+                                 .lengths = group.values,
+                                 .offsets = group.offsets,
+                                 .machine = Machine::without_communication()});
     const PlanReport& report = plan.report();
     EXPECT_LE(plan.max_over_mean(), 1.0002 * one["greedy_max_over_mean"].get<double>());
     EXPECT_NEAR(report.max_over_mean_before, one["max_over_mean_before"].get<double>(), 1e-9);
