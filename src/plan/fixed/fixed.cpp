@@ -25,7 +25,7 @@ constexpr int kRounds = 4;
 struct Solution {
   BagOfItem bag_of;
   Assignment assignment;
-  Ticks ticks = 0;
+  Ticks ticks = -1;
 
   bool operator<(const Solution& other) const {
     if (ticks != other.ticks) return ticks < other.ticks;
@@ -53,7 +53,8 @@ class FixedSolver {
   void start() {
     offer(greedy(fixed_, GreedyRule::kLeastAfterAdding));
     const auto bags = problem_.topology.bags();
-    if (bags.front().degree == bags.back().degree) return;  // the rules agree on equal bags
+    const bool alike = bags.front().degree == bags.back().degree && problem_.machine.speeds.empty();
+    if (alike && !fixed_.capped) return;  // the rules agree
     offer(greedy(fixed_, GreedyRule::kLeastOccupied));
   }
 
@@ -85,7 +86,7 @@ class FixedSolver {
 
   void offer(std::optional<BagOfItem> bag_of) {
     if (!bag_of) return;
-    Solution solution{std::move(*bag_of), {}, 0};
+    Solution solution{std::move(*bag_of), {}};
     solution.assignment = share_out(fixed_, solution.bag_of);
     if (fixed_.capped) {
       const std::int64_t excess = excess_of(problem_, solution.assignment);
@@ -94,8 +95,18 @@ class FixedSolver {
         return;
       }
     }
-    solution.ticks = fixed_.ticks.largest(problem_, solution.assignment);
-    if (!best_ || solution < *best_) best_ = std::move(solution);
+    if (!best_) {
+      best_ = std::move(solution);
+      return;
+    }
+    rate(*best_);
+    rate(solution);
+    if (solution < *best_) best_ = std::move(solution);
+  }
+
+  // Put off until there is something to compare with.
+  void rate(Solution& solution) const {
+    if (solution.ticks < 0) solution.ticks = fixed_.ticks.largest(problem_, solution.assignment);
   }
 
   bool leave_more_room() {
