@@ -7,7 +7,7 @@
 
 #include "plan/fixed/greedy.hpp"
 #include "plan/group.hpp"
-#include "plan/share_out.hpp"
+#include "plan/fixed/share_out.hpp"
 
 namespace knapformer {
 namespace {
