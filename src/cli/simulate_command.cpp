@@ -16,6 +16,8 @@
 #include <string_view>
 
 #include "cli/data_options.hpp"
+#include "cli/limit_options.hpp"
+#include "cli/machine_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulate_report.hpp"
 #include "cli/text_file.hpp"
@@ -29,6 +31,8 @@ struct Options {
   std::string topology;
   std::int64_t group_size = 0;
   std::optional<double> gamma;
+  MachineOptions machine;
+  PlanLimits limits;
 
   TransformerConfig model{.layers = 2, .d_model = 256, .heads = 4, .d_ffn = 0};
   std::string dtype = "float";
@@ -42,13 +46,12 @@ struct Options {
   std::string command_line;
 };
 
-Topology choose_topology(const Options& options, std::int64_t world) {
-  const bool given = !options.topology.empty();
+/// Into groups of how many ranks the world is split, with a topology for each of them.
+std::int64_t choose_group_size(const Options& options, const Topology& topology,
+                               std::int64_t world) {
   std::int64_t group = options.group_size;
-  if (given && group == 0) group = Topology::parse(options.topology).ranks();
-  if (group == 0) group = world;
-  Topology topology = given ? Topology::parse(options.topology) : Topology::singles(group);
-  if (topology.ranks() != group) {
+  if (group == 0) group = topology.is_elastic() ? world : topology.ranks();
+  if (!topology.is_elastic() && topology.ranks() != group) {
     throw Error(fmt::format("topology {} has {} ranks, but --group-size is {}", topology.name(),
                             topology.ranks(), group));
   }
@@ -58,7 +61,22 @@ Topology choose_topology(const Options& options, std::int64_t world) {
                     "multiple of {} ranks, or choose another --topology or --group-size",
                     world, group, topology.name(), group));
   }
-  return topology;
+  return group;
+}
+
+Topology choose_topology(const Options& options, std::int64_t world) {
+  if (!options.topology.empty()) return Topology::parse(options.topology);
+  return Topology::singles(options.group_size == 0 ? world : options.group_size);
+}
+
+/// The model that runs decides what it is, whatever a file says.
+template <class T>
+Machine machine_for(const Options& options, std::int64_t ranks, double measured_flops) {
+  Machine machine = machine_of(options.machine, {.flops = measured_flops});
+  machine.layers = options.model.layers;
+  machine.bytes_per_element = sizeof(T);
+  machine.check(ranks);
+  return machine;
 }
 
 /// Work that can fail on one rank alone: then every rank throws.
@@ -100,9 +118,14 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
   Run run{.simulation = {.topology = Topology::singles(world.size())}};
   std::int64_t longest = 0;
   settle(world, [&] {
+    const Topology topology = choose_topology(options, world.size());
     run.simulation = {.model = options.model,
-                      .topology = choose_topology(options, world.size()),
+                      .topology = topology,
+                      .group_size = choose_group_size(options, topology, world.size()),
                       .gamma = options.gamma.value_or(0),
+                      .max_tokens_per_rank = options.limits.max_tokens_per_rank,
+                      .max_attention_tokens_per_rank = options.limits.max_attention_tokens_per_rank,
+                      .plan_budget = options.limits.budget,
                       .steps = options.steps,
                       .warmup = options.warmup,
                       .seed = options.data.seed,
@@ -113,6 +136,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
     run.data = open_data(options.data, world.size());
     longest = longest_sequence(*run.data, options, world.size());
     check(model);
+    machine_for<T>(options, world.size(), Machine().flops);  // before measuring takes its time
     if (!options.json.empty() && world.rank() == 0) require_writable(options.json);
   });
 
@@ -123,9 +147,12 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
   if (options.gamma) run.calibration.gamma = *options.gamma;
   if (options.peak_gflops) run.calibration.gemm_flops = *options.peak_gflops * 1e9;
   run.simulation.gamma = run.calibration.gamma;
+  settle(world, [&] {
+    run.simulation.machine = machine_for<T>(options, world.size(), run.calibration.gemm_flops);
+  });
 
   run.header = {.ranks = world.size(),
-                .group_size = run.simulation.topology.ranks(),
+                .group_size = run.simulation.group_size,
                 .topology = run.simulation.topology.name(),
                 .heads = options.model.heads,
                 .d_model = options.model.d_model,
@@ -172,6 +199,9 @@ void simulate_and_report(const Communicator& world, const Options& options) {
 
 void check(const Options& options) {
   require_data(options.data);
+  if (options.machine.file == "-") {
+    throw Error("--machine cannot be the standard input, which one process alone can read");
+  }
   if (!options.json.empty() && options.json == options.trace) {
     throw Error("--json and --trace cannot both be written to " + options.json);
   }
@@ -202,10 +232,11 @@ void add_balancing_options(CLI::App& simulate, Options& options) {
   auto* balancing = simulate.add_option_group("Balancing");
   balancing->add_option(
       "--topology", options.topology,
-      "compute bags of each balancing group, e.g. g1n4+g4n1 (default: bags of one rank)");
+      "compute bags of each balancing group, e.g. g1n4+g4n1; elastic: one for every sequence, "
+      "elastic4: of at most 4 ranks (default: bags of one rank)");
   balancing
       ->add_option("--group-size", options.group_size,
-                   "ranks of a balancing group (default: those of the topology, or all)")
+                   "ranks of a balancing group (default: those of a fixed topology, or all)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   balancing->add_option("--gamma", options.gamma,
                         "weight of attention in the cost 6 d L + gamma L^2 (default: measured)");
@@ -255,6 +286,8 @@ Command add_simulate_command(CLI::App& app) {
       "simulate", "Train on the same steps without and with balancing, and compare (under mpirun)");
   add_data_options(*simulate, options->data);
   add_balancing_options(*simulate, *options);
+  add_limit_options(*simulate, options->limits);
+  add_hardware_options(*simulate, options->machine, "measured");
   add_model_options(*simulate, *options);
   add_run_options(*simulate, *options);
   simulate->footer("Threads of a rank: OMP_NUM_THREADS.");

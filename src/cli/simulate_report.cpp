@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "cli/machine_options.hpp"
+
 namespace knapformer::cli {
 
 namespace {
@@ -171,6 +173,7 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"gamma_measured", report.gamma_measured},
           {"peak_flops", report.calibration.gemm_flops},
           {"peak_measured", report.peak_measured},
+          {"machine", machine_json(report.options.machine)},
           {"steps", report.options.steps},
           {"warmup", report.options.warmup},
           {"clock", simulation.clock == ClockKind::kCpu ? "cpu" : "wall"},

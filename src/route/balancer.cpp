@@ -25,20 +25,61 @@ std::uint64_t hash(std::string_view text) {
 
 /// The options in numbers that can be compared between ranks, and what each of them is called.
 struct OptionNumbers {
-  std::array<std::uint64_t, 9> values;
-  static constexpr std::array<const char*, 9> kNames = {"topology",   "heads",      "balance",
-                                                        "cost model", "cost model", "cost model",
-                                                        "cost model", "cost model", "cost model"};
+  std::array<std::uint64_t, 20> values;
+  static constexpr std::array<const char*, 20> kNames = {"topology",
+                                                         "heads",
+                                                         "balance",
+                                                         "cost model",
+                                                         "cost model",
+                                                         "cost model",
+                                                         "cost model",
+                                                         "cost model",
+                                                         "cost model",
+                                                         "ranks per node",
+                                                         "FLOP/s",
+                                                         "bandwidth within nodes",
+                                                         "bandwidth between nodes",
+                                                         "latency",
+                                                         "layers",
+                                                         "bytes per element",
+                                                         "rank speeds",
+                                                         "cap on tokens",
+                                                         "cap on attention tokens",
+                                                         "plan budget"};
 };
+
+std::uint64_t hash(const std::vector<double>& numbers) {
+  return hash(std::string_view(reinterpret_cast<const char*>(numbers.data()),
+                               numbers.size() * sizeof(double)));
+}
 
 OptionNumbers numbers_of(const BalancerOptions& options) {
   const auto high = [](Work work) { return static_cast<std::uint64_t>(work >> 64); };
   const auto low = [](Work work) { return static_cast<std::uint64_t>(work); };
+  const auto whole = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
   const CostModel& cost = options.cost;
-  return {{hash(options.topology.name()), static_cast<std::uint64_t>(options.heads),
-           options.balance, high(cost.per_sequence()), low(cost.per_sequence()),
-           high(cost.per_token()), low(cost.per_token()), high(cost.per_token_pair()),
-           low(cost.per_token_pair())}};
+  const Machine& machine = options.machine;
+  return {{hash(options.topology.name()),
+           whole(options.heads),
+           options.balance,
+           high(cost.per_sequence()),
+           low(cost.per_sequence()),
+           high(cost.per_token()),
+           low(cost.per_token()),
+           high(cost.per_token_pair()),
+           low(cost.per_token_pair()),
+           whole(machine.ranks_per_node),
+           bits(machine.flops),
+           bits(machine.bandwidth_within),
+           bits(machine.bandwidth_between),
+           bits(machine.latency),
+           whole(machine.layers),
+           whole(machine.bytes_per_element),
+           hash(machine.speeds),
+           whole(options.max_tokens_per_rank),
+           whole(options.max_attention_tokens_per_rank),
+           whole(options.plan_budget)}};
 }
 
 void check_same_options(const Communicator& group, const BalancerOptions& options) {
@@ -183,7 +224,7 @@ Balancer::Balancer(Communicator group, BalancerOptions options)
       options_(std::move(options)),
       capacity_(std::make_shared<std::int64_t>(kFirstCapacity)) {
   check_same_options(group_, options_);
-  if (options_.topology.ranks() != group_.size()) {
+  if (!options_.topology.is_elastic() && options_.topology.ranks() != group_.size()) {
     throw Error(fmt::format("balancer: topology {} is for {} ranks, the group has {}",
                             options_.topology.name(), options_.topology.ranks(), group_.size()));
   }
@@ -191,6 +232,7 @@ Balancer::Balancer(Communicator group, BalancerOptions options)
     throw Error(fmt::format("balancer: {} heads; give a number from 1 to {}", options_.heads,
                             Plan::kMaxHeads));
   }
+  options_.machine.check(group_.size());
 }
 
 Routing Balancer::prepare(std::span<const std::int64_t> lengths,
@@ -213,8 +255,16 @@ Routing Balancer::prepare(std::span<const std::int64_t> lengths,
     all_costs.insert(all_costs.end(), middle, all.numbers[r].end());
     offsets.push_back(static_cast<std::int64_t>(all_lengths.size()));
   }
-  const PlanRequest request{options_.topology, options_.cost, options_.heads,
-                            all_lengths,       offsets,       all_costs};
+  const PlanRequest request{.topology = options_.topology,
+                            .cost = options_.cost,
+                            .heads = options_.heads,
+                            .lengths = all_lengths,
+                            .offsets = offsets,
+                            .costs = all_costs,
+                            .machine = options_.machine,
+                            .max_tokens_per_rank = options_.max_tokens_per_rank,
+                            .max_attention_tokens_per_rank = options_.max_attention_tokens_per_rank,
+                            .budget = options_.plan_budget};
   return Routing(group_, options_.balance ? make_plan(request) : make_home_plan(request));
 }
 

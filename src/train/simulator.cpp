@@ -8,6 +8,7 @@
 #include <knapformer/train/trainer.hpp>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "comm/mpi_check.hpp"
 
@@ -99,6 +100,29 @@ TraceStep gather_step(const Communicator& world, const DataSource& data, const S
   return step;
 }
 
+int group_size_of(const SimulationOptions& options, int world) {
+  if (options.group_size > 0) return static_cast<int>(options.group_size);
+  return options.topology.is_elastic() ? world : static_cast<int>(options.topology.ranks());
+}
+
+BalancerOptions balancer_options(const SimulationOptions& options, const Communicator& world,
+                                 const Communicator& group, bool balance) {
+  Machine machine = options.machine;
+  machine.check(world.size());
+  if (!machine.speeds.empty()) {  // those of this group
+    const auto first = machine.speeds.begin() + (world.rank() - group.rank());
+    machine.speeds = std::vector<double>(first, first + group.size());
+  }
+  return {.topology = options.topology,
+          .cost = CostModel::transformer(options.model.d_model, options.gamma),
+          .heads = options.model.heads,
+          .balance = balance,
+          .machine = std::move(machine),
+          .max_tokens_per_rank = options.max_tokens_per_rank,
+          .max_attention_tokens_per_rank = options.max_attention_tokens_per_rank,
+          .plan_budget = options.plan_budget};
+}
+
 }  // namespace
 
 double Simulation::speedup() const {
@@ -163,15 +187,10 @@ template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,
                     const std::function<void(const TraceStep&)>& on_step) {
-  const Communicator group = world.split(static_cast<int>(options.topology.ranks()));
+  const Communicator group = world.split(group_size_of(options, world.size()));
   const auto trainer = [&](bool balance) {
-    return Trainer<T>(
-        world,
-        Balancer(group, {.topology = options.topology,
-                         .cost = CostModel::transformer(options.model.d_model, options.gamma),
-                         .heads = options.model.heads,
-                         .balance = balance}),
-        options.model, options.seed, options.learning_rate);
+    return Trainer<T>(world, Balancer(group, balancer_options(options, world, group, balance)),
+                      options.model, options.seed, options.learning_rate);
   };
   Trainer<T> trainers[2] = {trainer(false), trainer(true)};
   Simulation simulation;

@@ -8,7 +8,7 @@
 #include <functional>
 #include <knapformer/comm/communicator.hpp>
 #include <knapformer/model/transformer.hpp>
-#include <knapformer/plan/topology.hpp>
+#include <knapformer/plan/planner.hpp>
 #include <knapformer/trace/trace.hpp>
 #include <knapformer/train/data_source.hpp>
 #include <knapformer/train/phase_clock.hpp>
@@ -19,7 +19,13 @@ namespace knapformer {
 struct SimulationOptions {
   TransformerConfig model = {};
   Topology topology;  ///< of each balancing group
-  double gamma = 0;   ///< of the cost model
+  std::int64_t group_size =
+      0;             ///< ranks of a balancing group; 0: those of the topology, all if it is elastic
+  double gamma = 0;  ///< of the cost model
+  Machine machine = {};  ///< as PlanRequest has it, but with no speeds or one for each of `world`
+  std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;
+  std::int64_t max_attention_tokens_per_rank = PlanRequest::kNoCap;
+  std::int64_t plan_budget = PlanRequest::kDefaultBudget;
   std::int64_t steps = 20;
   std::int64_t warmup = 2;  ///< steps before those, neither counted nor reported
   std::uint64_t seed = 0;
@@ -61,10 +67,10 @@ struct Simulation {
 
 PlacementSummary summarise(const std::vector<TraceStep>& steps);
 
-/// Collective over `world`; every rank gets the same result. Groups are `topology.ranks()`
-/// consecutive ranks. Both placements start from the same parameters and see the same data; they
-/// take turns step by step, so that what else happens on the machine meets both. `on_step` is
-/// called on every rank after each step of each placement, warm-up excluded. Double and float.
+/// Collective over `world`; every rank gets the same result. Groups are consecutive ranks. Both
+/// placements start from the same parameters and see the same data; they take turns step by step,
+/// so that what else happens on the machine meets both. `on_step` is called on every rank after
+/// each step of each placement, warm-up excluded. Double and float.
 template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,
