@@ -162,7 +162,7 @@ void add_rank_options(CLI::App& group, MachineOptions& options, const std::strin
           "--machine", options.file,
           "JSON {\"ranks_per_node\": 8, \"flops\": 4e14, ...}: any of ranks_per_node, flops, "
           "bandwidth_within, bandwidth_between, latency, layers, bytes_per_element, speeds; "
-          "the options below go before it; - for standard input")
+          "options override it")
       ->type_name("FILE");
   group.add_option("--ranks-per-node", options.ranks_per_node, "consecutive ranks share a node")
       ->default_str(std::to_string(defaults.ranks_per_node));

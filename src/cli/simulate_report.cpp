@@ -48,9 +48,9 @@ std::string describe_run(const SimulationReport& report) {
   const TraceHeader& run = report.run;
   const TransformerConfig& model = report.options.model;
   std::string out =
-      fmt::format("{} rank{} with {} thread{} each, {} balancing group{} of topology {}\n",
-                  run.ranks, run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
-                  run.groups(), run.groups() == 1 ? "" : "s", run.topology);
+      fmt::format("{} rank{} with {} thread{} each, balancing in groups of {} as {}\n", run.ranks,
+                  run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
+                  run.group_size, run.topology);
   out += fmt::format("data   {}\n", run.data);
   out += fmt::format("model  {} layer{}, d {}, {} heads, {}, {} attention, {}\n", model.layers,
                      model.layers == 1 ? "" : "s", model.d_model, model.heads, run.dtype,

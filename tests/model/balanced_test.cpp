@@ -21,6 +21,7 @@ std::vector<std::string> topologies(int ranks) {
   if (ranks > 2) names.push_back(text("g1n", ranks - 2, "+g2n1"));
   if (ranks == 7) names.push_back("g4n1+g1n1+g2n1");
   if (ranks == 8) names.push_back("g1n1+g3n1+g4n1");
+  names.insert(names.end(), {"elastic", "elastic2"});
   return names;
 }
 

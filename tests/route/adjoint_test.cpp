@@ -46,34 +46,28 @@ double dot(const Communicator& group, const V& a, const V& b) {
 TEST(Adjoint, IsTheTransposeOfEachOperation) {
   const Communicator group = world();
   const Device exec;
-  for (const std::string& topology : topologies(group.size())) {
-    const Balancer balance = balancer(group, topology, kHeads);
-    for (std::uint64_t seed = 20; seed < 23; ++seed) {
-      SCOPED_TRACE(testing::Message() << topology << ", seed " << seed);
-      const Routing routing = balance.prepare(random_lengths(seed, group.rank()));
-      std::mt19937_64 random(seed + 77 * static_cast<std::uint64_t>(group.rank()));
-      const auto home = random_view<Matrix>(random, routing.home_rows(), kWidth);
-      const auto routed = random_view<Matrix>(random, routing.routed_rows(), kWidth);
-      EXPECT_EQ(dot(group, routing.route(exec, home), routed),
-                dot(group, home, routing.route_adjoint(exec, routed)));
-      EXPECT_EQ(dot(group, routing.reverse_route(exec, routed), home),
-                dot(group, routed, routing.reverse_route_adjoint(exec, home)));
+  for_all_routings(group, kHeads, {20, 21, 22}, [&](const Routing& routing) {
+    std::mt19937_64 random(20 + 77 * static_cast<std::uint64_t>(group.rank()));
+    const auto home = random_view<Matrix>(random, routing.home_rows(), kWidth);
+    const auto routed = random_view<Matrix>(random, routing.routed_rows(), kWidth);
+    EXPECT_EQ(dot(group, routing.route(exec, home), routed),
+              dot(group, home, routing.route_adjoint(exec, routed)));
+    EXPECT_EQ(dot(group, routing.reverse_route(exec, routed), home),
+              dot(group, routed, routing.reverse_route_adjoint(exec, home)));
 
-      const auto tokens = random_view<PerHead>(random, routing.routed_rows(), kHeads, kWidth);
-      const auto heads = random_view<Matrix>(random, routing.head_rows(), kWidth);
-      EXPECT_EQ(dot(group, routing.pre_attention(exec, tokens), heads),
-                dot(group, tokens, routing.pre_attention_adjoint(exec, heads)));
-      EXPECT_EQ(dot(group, routing.post_attention(exec, heads), tokens),
-                dot(group, heads, routing.post_attention_adjoint(exec, tokens)));
-    }
-  }
+    const auto tokens = random_view<PerHead>(random, routing.routed_rows(), kHeads, kWidth);
+    const auto heads = random_view<Matrix>(random, routing.head_rows(), kWidth);
+    EXPECT_EQ(dot(group, routing.pre_attention(exec, tokens), heads),
+              dot(group, tokens, routing.pre_attention_adjoint(exec, heads)));
+    EXPECT_EQ(dot(group, routing.post_attention(exec, heads), tokens),
+              dot(group, heads, routing.post_attention_adjoint(exec, tokens)));
+  });
 }
 
 TEST(Adjoint, AllFormsAgree) {
   const Communicator group = world();
   const Device exec;
-  const Balancer balance = balancer(group, join("g", group.size(), "n1"), kHeads);
-  const Routing routing = balance.prepare(random_lengths(31, group.rank()));
+  const Routing routing(group, uneven_plan(group.size(), kHeads, 31));
   std::mt19937_64 random(static_cast<std::uint64_t>(group.rank()));
   const auto home = random_view<Matrix>(random, routing.home_rows(), kWidth);
   const auto routed = random_view<Matrix>(random, routing.routed_rows(), kWidth);

@@ -47,28 +47,20 @@ void check(const Routing& routing, std::int64_t d_head) {
 class Attention : public ::testing::TestWithParam<std::int64_t> {};
 
 TEST_P(Attention, SplitsHeadsAndJoinsThemAgain) {
-  const Communicator group = world();
-  const std::int64_t heads = GetParam();
-  for (const std::string& topology : topologies(group.size())) {
-    const Balancer balance = balancer(group, topology, heads);
-    for (std::uint64_t seed = 0; seed < 3; ++seed) {
-      SCOPED_TRACE(testing::Message() << topology << ", " << heads << " heads, seed " << seed);
-      const Routing routing = balance.prepare(random_lengths(seed, group.rank()));
-      check<double>(routing, 4);
-      check<float>(routing, 1);
-      check<std::uint16_t>(routing, 3);
-      check<std::uint8_t>(routing, 5);
-      check<double>(routing, 0);
-    }
-  }
+  for_all_routings(world(), GetParam(), {0, 1, 2}, [](const Routing& routing) {
+    check<double>(routing, 4);
+    check<float>(routing, 1);
+    check<std::uint16_t>(routing, 3);
+    check<std::uint8_t>(routing, 5);
+    check<double>(routing, 0);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadCounts, Attention, ::testing::Values(1, 5, 24));
 
 TEST(Attention, ProblemsCoverEveryHeadOfEverySequenceOnce) {
   const Communicator group = world();
-  for (const std::string& topology : topologies(group.size())) {
-    const Routing routing = balancer(group, topology, 13).prepare(random_lengths(5, group.rank()));
+  for_all_routings(group, 13, {5}, [&](const Routing& routing) {
     const Plan& plan = routing.plan();
     std::vector<std::int64_t> mine(static_cast<std::size_t>(plan.sequences() * plan.heads()), 0);
     std::int64_t rows = 0;
@@ -89,7 +81,27 @@ TEST(Attention, ProblemsCoverEveryHeadOfEverySequenceOnce) {
       const auto sequence = i / static_cast<std::size_t>(plan.heads());
       EXPECT_EQ(owners, plan.lengths()[sequence] > 0 ? 1 : 0);
     }
+  });
+}
+
+TEST(Attention, NineEightAndSevenHeads) {
+  const Communicator group = world();
+  if (group.size() < 3) return;  // the plan is for three ranks
+  const std::int64_t last = group.size() - 1;
+  const std::vector<Chunk> chunks{{last, 0, 45, 0, 9}, {0, 45, 40, 9, 8}, {1, 85, 35, 17, 7}};
+  const Routing routing(
+      group, Plan(group.size(), 24, CostModel::transformer(16), {1}, {120}, {0, 3}, chunks));
+  for (const Chunk& chunk : chunks) {
+    if (chunk.rank != group.rank()) continue;
+    ASSERT_EQ(routing.attention_problems().size(), 1u);
+    EXPECT_EQ(routing.attention_problems().front().heads, chunk.heads);
+    EXPECT_EQ(routing.routed_rows(), chunk.tokens);
+    EXPECT_EQ(routing.head_rows(), 120 * chunk.heads);
+    EXPECT_EQ(routing.attention_rows_sent(), chunk.tokens * (24 - chunk.heads));
+    EXPECT_EQ(routing.attention_rows_returned(), (120 - chunk.tokens) * chunk.heads);
   }
+  check<double>(routing, 4);
+  check<std::uint8_t>(routing, 3);
 }
 
 TEST(Attention, SeveralViewsOfDifferentTypesTravelTogether) {

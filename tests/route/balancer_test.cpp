@@ -110,6 +110,74 @@ TEST_F(BalancerTest, RanksMustHaveTheSameOptions) {
                        "in the cost model of " + last_rank()));
   EXPECT_TRUE(contains(message_for({.topology = Topology::singles(99)}),
                        "in the topology of " + last_rank()));
+  const auto expect = [&](const std::string& what, const auto& change) {
+    BalancerOptions options{.topology = same};
+    change(options);
+    EXPECT_TRUE(contains(message_for(options), "in the " + what + " of " + last_rank())) << what;
+  };
+  using Options = BalancerOptions;
+  expect("ranks per node", [](Options& o) { o.machine.ranks_per_node = 4; });
+  expect("FLOP/s", [](Options& o) { o.machine.flops *= 1.5; });
+  expect("bandwidth within nodes", [](Options& o) { o.machine.bandwidth_within += 1; });
+  expect("bandwidth between nodes", [](Options& o) { o.machine.bandwidth_between += 1; });
+  expect("latency", [](Options& o) { o.machine.latency = 0; });
+  expect("layers", [](Options& o) { o.machine.layers = 58; });
+  expect("bytes per element", [](Options& o) { o.machine.bytes_per_element = 4; });
+  expect("rank speeds",
+         [&](Options& o) { o.machine.speeds.assign(static_cast<std::size_t>(group.size()), 2); });
+  expect("cap on tokens", [](Options& o) { o.max_tokens_per_rank = 1000; });
+  expect("cap on attention tokens", [](Options& o) { o.max_attention_tokens_per_rank = 1000; });
+  expect("plan budget", [](Options& o) { o.plan_budget = 0; });
+}
+
+TEST_F(BalancerTest, AnElasticTopologyFitsAnyGroup) {
+  for (const std::int64_t most : {std::int64_t{1}, std::int64_t{2}, Topology::kAnyDegree}) {
+    const Balancer balance(group, {.topology = Topology::elastic(most), .heads = 12});
+    const Plan plan = balance.prepare(culprit ? Lengths(5, 400) : Lengths{}).plan();
+    plan.validate();
+    EXPECT_EQ(plan.ranks(), group.size());
+    EXPECT_EQ(plan.report().total_tokens, 2000);
+    for (std::int64_t i = 0; i < plan.sequences(); ++i) {
+      EXPECT_LE(std::ssize(plan.chunks(i)), most);
+    }
+  }
+}
+
+TEST_F(BalancerTest, PlansForItsMachine) {
+  const auto ideal_seconds = [&](const Machine& machine) {
+    const Balancer balance(group, {.topology = Topology::elastic(), .machine = machine});
+    return balance.prepare(Lengths(3, 100)).plan().report().ideal_seconds;
+  };
+  const Machine usual;
+  EXPECT_DOUBLE_EQ(ideal_seconds({.flops = usual.flops / 2}), 2 * ideal_seconds(usual));
+  const std::vector<double> speeds(static_cast<std::size_t>(group.size()), 4);
+  EXPECT_DOUBLE_EQ(ideal_seconds({.speeds = speeds}), ideal_seconds(usual) / 4);
+  EXPECT_TRUE(contains(error_of([&] { ideal_seconds({.latency = -1}); }), "the latency is -1"));
+  const std::vector<double> too_many(speeds.size() + 1, 1);
+  EXPECT_TRUE(contains(error_of([&] { ideal_seconds({.speeds = too_many}); }),
+                       "speeds are given for " + std::to_string(group.size()) + " ranks"));
+}
+
+TEST_F(BalancerTest, CapsThatCannotBeMetFailAllAlikeAndLeaveTheGroupUsable) {
+  for (const std::string& name : {topology, std::string("elastic")}) {
+    SCOPED_TRACE(name);
+    BalancerOptions options{.topology = Topology::parse(name), .max_tokens_per_rank = 9};
+    const Balancer tokens(group, options);
+    const std::string message = error_of([&] { tokens.prepare(Lengths(2, 5)); });
+    EXPECT_TRUE(contains(message, "9")) << message;
+    EXPECT_TRUE(same_everywhere(message));
+    EXPECT_EQ(tokens.prepare(Lengths(1, 9)).plan().report().total_tokens, 9 * group.size());
+
+    options.max_tokens_per_rank = PlanRequest::kNoCap;
+    options.max_attention_tokens_per_rank = 9;
+    const Balancer attention(group, options);
+    const std::string other = error_of([&] { attention.prepare(Lengths(2, 5)); });
+    EXPECT_TRUE(contains(other, "9")) << other;
+    EXPECT_TRUE(same_everywhere(other));
+
+    options.balance = false;
+    EXPECT_EQ(Balancer(group, options).prepare(Lengths(2, 5)).routed_away_rows(), 0);
+  }
 }
 
 TEST_F(BalancerTest, TheTopologyMustFitTheGroup) {

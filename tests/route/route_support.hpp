@@ -3,9 +3,13 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <knapformer/route/balancer.hpp>
+#include <numeric>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +18,8 @@
 
 namespace knapformer::test {
 
-/// Topologies for a group: single ranks, bags of every degree that divides it, and mixtures.
+/// Topologies for a group: single ranks, bags of every degree that divides it, mixtures and elastic
+/// ones.
 inline std::vector<std::string> topologies(int ranks) {
   std::vector<std::string> names;
   for (int degree = 1; degree <= ranks; ++degree) {
@@ -26,6 +31,7 @@ inline std::vector<std::string> topologies(int ranks) {
   if (ranks == 4) names.push_back("g2n1+g1n2");
   if (ranks == 7) names.push_back("g4n1+g1n1+g2n1");
   if (ranks == 8) names.push_back("g1n3+g2n1+g3n1");
+  names.insert(names.end(), {"elastic", "elastic2"});
   return names;
 }
 
@@ -47,6 +53,76 @@ inline Balancer balancer(const Communicator& group, const std::string& topology,
   return Balancer(
       group,
       {.topology = Topology::parse(topology), .cost = CostModel::transformer(16), .heads = heads});
+}
+
+/// `total` in `parts` random parts, none of them empty.
+inline std::vector<std::int64_t> random_parts(std::int64_t total, std::int64_t parts,
+                                              std::mt19937_64& random) {
+  std::set<std::int64_t> cuts{total};
+  while (std::ssize(cuts) < parts) {
+    cuts.insert(1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(total - 1)));
+  }
+  std::vector<std::int64_t> sizes;
+  std::int64_t last = 0;
+  for (const std::int64_t cut : cuts) {
+    sizes.push_back(cut - last);
+    last = cut;
+  }
+  return sizes;
+}
+
+/// The chunks of one sequence on random ranks in any order, with random shares.
+inline std::vector<Chunk> random_chunks(std::int64_t length, std::int64_t heads, int ranks,
+                                        std::mt19937_64& random) {
+  if (length == 0) return {};
+  const auto most = static_cast<std::uint64_t>(std::min({length, heads, std::int64_t{ranks}}));
+  const auto degree = static_cast<std::int64_t>(1 + random() % most);
+  std::vector<int> bag(static_cast<std::size_t>(ranks));
+  std::iota(bag.begin(), bag.end(), 0);
+  std::ranges::shuffle(bag, random);
+  const auto tokens = random_parts(length, degree, random);
+  const auto shares = random_parts(heads, degree, random);
+  std::vector<Chunk> chunks;
+  Chunk next;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    next = {bag[i], next.first_token + next.tokens, tokens[i], next.first_head + next.heads,
+            shares[i]};
+    chunks.push_back(next);
+  }
+  return chunks;
+}
+
+/// A plan such as no fixed topology makes. Its sequences are those of random_lengths().
+inline Plan uneven_plan(int ranks, std::int64_t heads, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> homes, lengths, offsets{0};
+  std::vector<Chunk> chunks;
+  for (int home = 0; home < ranks; ++home) {
+    for (const std::int64_t length : random_lengths(seed, home)) {
+      const auto more = random_chunks(length, heads, ranks, random);
+      chunks.insert(chunks.end(), more.begin(), more.end());
+      homes.push_back(home);
+      lengths.push_back(length);
+      offsets.push_back(std::ssize(chunks));
+    }
+  }
+  return Plan(ranks, heads, CostModel::transformer(16), homes, lengths, offsets, chunks);
+}
+
+/// Routings of many plans, with what made them in the trace of the test: those of a Balancer for
+/// every topology, and uneven ones.
+inline void for_all_routings(const Communicator& group, std::int64_t heads,
+                             const std::vector<std::uint64_t>& seeds,
+                             const std::function<void(const Routing&)>& check) {
+  for (const std::uint64_t seed : seeds) {
+    SCOPED_TRACE(testing::Message() << heads << " heads, seed " << seed);
+    for (const std::string& topology : topologies(group.size())) {
+      SCOPED_TRACE(topology);
+      check(balancer(group, topology, heads).prepare(random_lengths(seed, group.rank())));
+    }
+    SCOPED_TRACE("uneven plan");
+    check(Routing(group, uneven_plan(group.size(), heads, seed)));
+  }
 }
 
 /// A token of the group: its sequence in the plan's order, and its position there.

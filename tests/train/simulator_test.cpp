@@ -75,6 +75,23 @@ TEST(Simulate, BalancesWithinEachGroupOfALargerWorld) {
   }
 }
 
+TEST(Simulate, ElasticGroupsOfTheSizeAskedForAndOfAllRanks) {
+  const Communicator world(MPI_COMM_WORLD);
+  for (const std::int64_t group_size : {std::int64_t{1}, std::int64_t{0}}) {
+    SimulationOptions options = small(1);
+    options.topology = Topology::elastic();
+    options.group_size = group_size;
+    for (int r = 0; r < world.size(); ++r) options.machine.speeds.push_back(1 + r);
+    const Simulation simulation = simulate<double>(world, Device(), Uneven(), options);
+    EXPECT_LT(simulation.loss_difference(), 1e-12);
+    EXPECT_EQ(simulation.balanced.front().groups.size(),
+              static_cast<std::size_t>(group_size == 1 ? world.size() : 1));
+  }
+  SimulationOptions options = small(world.size());
+  options.machine.speeds.assign(static_cast<std::size_t>(world.size()) + 1, 1);
+  EXPECT_THROW(simulate<double>(world, Device(), Uneven(), options), Error);
+}
+
 TEST(Simulate, EveryRankSeesEveryStepAlike) {
   const Communicator world(MPI_COMM_WORLD);
   std::vector<double> seen;
