@@ -62,6 +62,25 @@ class Simulate(ProgramTest):
         self.assertGreater(out["balanced"]["bytes_exchanged_per_step"], 0)
         self.assertLess(out["loss_relative_difference"], 1e-13)
 
+    def test_elastic_bags(self):
+        for arguments, group in ((["--topology", "elastic"], 4), (["--topology", "elastic2", "--group-size", "2"], 2)):
+            out, table = self.run_to_json(4, *arguments, "--dtype", "double")
+            self.assertEqual((out["group_size"], out["topology"]), (group, arguments[1]))
+            self.assertIn(f"in groups of {group} as {arguments[1]}", table)
+            self.assertLess(out["balanced"]["work_max_over_mean"], out["unbalanced"]["work_max_over_mean"])
+            self.assertLess(out["loss_relative_difference"], 1e-13)
+
+    def test_machine_is_that_of_the_run_unless_told_otherwise(self):
+        machine = self.run_to_json(2)[0]["machine"]
+        self.assertEqual((machine["flops"], machine["layers"], machine["bytes_per_element"], machine["speeds"]),
+                         (10e9, 1, 4, []))
+        path = self.write("machine.json", '{"flops": 5e9, "latency": 0, "layers": 57, "speeds": [1, 2]}')
+        out, _ = self.run_to_json(2, "--machine", path, "--dtype", "double", "--bandwidth-within", "inf",
+                                  "--plan-budget", "0", "--max-tokens-per-rank", "1000000")
+        self.assertEqual(out["machine"], {"ranks_per_node": 8, "flops": 5e9, "bandwidth_within": "infinity",
+                                          "bandwidth_between": 45e9, "latency": 0, "layers": 1,
+                                          "bytes_per_element": 8, "speeds": [1, 2]})
+
     def test_one_rank_needs_no_launcher(self):
         result = self.start("simulate", "--data-codes", "g1b2i256f1s0", *SMALL, "--json", "-")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -88,6 +107,12 @@ class Simulate(ProgramTest):
         self.bad("g0n4", *data, *SMALL, "--topology", "g0n4")
         self.bad("groups of 8", *data, *SMALL, "--topology", "g1n8")
         self.bad("--group-size is 1", *data, *SMALL, "--topology", "g1n2", "--group-size", "1")
+        self.bad("groups of 3", *data, *SMALL, "--topology", "elastic", "--group-size", "3")
+        self.bad("elasticx", *data, *SMALL, "--topology", "elasticx")
+        self.bad("7 speeds are given", *data, *SMALL, "--rank-speeds", "1,1,1,1,1,1,1")
+        self.bad("--machine cannot be the standard input", *data, *SMALL, "--machine", "-")
+        self.bad("missing.json", *data, *SMALL, "--machine", self.path("missing.json"))
+        self.bad("bandwidth within a node is 0", *data, *SMALL, "--bandwidth-within", "0")
         self.bad("--data-codes", *SMALL)
         self.bad("--data-codes", *data, "--data-codes", "g1b1i256f1s0", *SMALL)
         self.bad("x7", "--data-codes", "x7", *SMALL)
@@ -122,10 +147,16 @@ class Simulate(ProgramTest):
                 self.assertRegex(self.complaint("simulate", "--manifest", self.manifest, option, value),
                                  f"knapformer: {option}:? .*{part}")
 
+    def test_caps_that_cannot_be_met(self):
+        for topology in ("elastic", "g1n4"):
+            self.assertIn("5", self.complaint("simulate", "--manifest", self.manifest, *SMALL, "--topology", topology,
+                                              "--max-tokens-per-rank", 5, ranks=4))
+
     def test_help_names_the_options(self):
         result = self.start("simulate", "--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace", "--no-checkpoint "):
+        for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace", "--no-checkpoint ",
+                       "--machine", "--rank-speeds", "--max-tokens-per-rank", "--plan-budget", "--flops FLOAT=measured"):
             self.assertIn(option, result.stdout)
 
 
