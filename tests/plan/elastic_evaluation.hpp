@@ -24,14 +24,14 @@ struct Evaluation {
         add_traffic(plan, i, chunk, traffic);
       }
     }
-    double speeds = 0, total = 0;
+    double speeds = 0, all_work = 0;
     for (std::int64_t r = 0; r < of.ranks(); ++r) {
       loads.push_back(work[r] / of.speed(r));
       seconds.push_back(seconds_of(r, traffic[r]));
       speeds += of.speed(r);
-      total += work[r];
+      all_work += work[r];
     }
-    fair = total / speeds;
+    fair = all_work / speeds;
     ideal_seconds = fair * seconds_per_work();
   }
 

@@ -88,7 +88,9 @@ TEST(ElasticProperties, HoldForRandomProblems) {
       expect_caps_kept(*plan, problem);
       expect_gaps_not_negative(plan->report());
       test::expect_same_report(plan->report(), Evaluation(*plan, problem));
-      if (seed % 4 == 0) EXPECT_EQ(problem.plan().hash(), plan->hash());
+      if (seed % 4 == 0) {
+        EXPECT_EQ(problem.plan().hash(), plan->hash());
+      }
       slower_than_home += plan->report().step_seconds > plan->report().step_seconds_before;
     } else {
       ++refused;
