@@ -49,9 +49,9 @@ std::string describe(const TuneReport& report) {
   const TunerSample& sample = report.result.sample;
   const Machine& machine = options.machine;
   std::string out = fmt::format("data      {}\n", report.data);
-  out += fmt::format("sampled   {} on {}: {}, {}, the longest {}\n", plural(sample.steps, "step"),
-                     plural(options.ranks, "rank"), plural(sample.sequences, "sequence"),
-                     quantity(static_cast<double>(sample.tokens), "tokens"), sample.longest);
+  out += fmt::format("sampled   {} on {}: {}, {} tokens, the longest {}\n",
+                     plural(sample.steps, "step"), plural(options.ranks, "rank"),
+                     plural(sample.sequences, "sequence"), sample.tokens, sample.longest);
   out += fmt::format("at home   WIR {:.3f} (worst step {:.3f}); a step takes {}, ideally {}\n",
                      sample.max_over_mean, sample.worst_max_over_mean,
                      duration(sample.home_seconds), duration(sample.ideal_seconds));

@@ -86,8 +86,9 @@ class Tune(ProgramTest):
             cells = self.row(table, c["topology"])
             seconds = {"us": 1e-6, "ms": 1e-3, "s": 1}
             self.assertAlmostEqual(float(cells[0]) * seconds[cells[1]], c["step_seconds"], delta=0.006 * c["step_seconds"])
-            expected = [c["step_over_ideal"], c["worst_step_over_ideal"], c["max_over_mean"], 100 * c["moved_share"],
-                        100 * c["crossed_share"], 100 * c["ulysses_share"], c["max_tokens"], c["tokens_max_over_mean"], c["max_attention_tokens"], c["attention_tokens_max_over_mean"]]
+            expected = [c["step_over_ideal"], c["worst_step_over_ideal"], c["max_over_mean"],
+                        100 * c["moved_share"], 100 * c["crossed_share"], 100 * c["ulysses_share"], c["max_tokens"],
+                        c["tokens_max_over_mean"], c["max_attention_tokens"], c["attention_tokens_max_over_mean"]]
             for cell, value in zip(cells[2:], expected):
                 digits = len(cell.partition(".")[2])
                 self.assertAlmostEqual(float(cell), value, delta=0.5001 * 10 ** -digits)

@@ -238,6 +238,8 @@ TEST(Tuner, CountsTheStepsThatTheCapsRuleOut) {
     options.max_tokens_per_rank = attention ? PlanRequest::kNoCap : 600;
     options.max_attention_tokens_per_rank = attention ? 600 : PlanRequest::kNoCap;
     const TunerResult result = tune(data, options);
+    EXPECT_EQ(result.sample.longest, 1000);
+    EXPECT_EQ(result.sample.tokens, 3000);
     for (const std::size_t i : {0, 1}) {
       EXPECT_EQ(result.rows[i].refused_steps, 2);
       expect_message(result.rows[i].refusal, {"600"});
