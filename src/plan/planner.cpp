@@ -58,15 +58,27 @@ Assignment solve(const PlanProblem& problem) {
   return problem.topology.is_elastic() ? assign_elastic(problem) : assign_fixed(problem);
 }
 
+// Costs of the caller are in a unit of their own, in which traffic cannot be weighed.
+Machine machine_to_plan_for(const PlanRequest& request) {
+  Machine machine = request.machine;
+  if (request.costs.empty()) return machine;
+  const Machine free = Machine::without_communication();
+  machine.bandwidth_within = free.bandwidth_within;
+  machine.bandwidth_between = free.bandwidth_between;
+  machine.latency = free.latency;
+  return machine;
+}
+
 Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)) {
   const auto start = Clock::now();
   std::vector<std::int64_t> homes = homes_of(request);
   const std::int64_t ranks = std::ssize(request.offsets) - 1;
   request.machine.check(ranks);
+  const Machine machine = machine_to_plan_for(request);
   const GroupWork work(request.cost, request.heads, request.lengths, request.costs);
   PlanProblem problem{.topology = request.topology,
                       .ranks = ranks,
-                      .machine = request.machine,
+                      .machine = machine,
                       .work = work,
                       .heads = request.heads,
                       .homes = homes,
@@ -80,8 +92,7 @@ Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)
                              .elastic = elastic_lower_bound(problem)};
   return Plan(ranks, request.heads, request.cost, std::move(homes),
               {request.lengths.begin(), request.lengths.end()}, std::move(solution.chunk_offsets),
-              std::move(solution.chunks), request.costs, request.machine, bounds,
-              seconds_since(start));
+              std::move(solution.chunks), request.costs, machine, bounds, seconds_since(start));
 }
 
 }  // namespace

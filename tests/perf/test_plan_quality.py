@@ -103,8 +103,9 @@ class Script(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         out = json.loads(done.stdout)["lowres"]
         self.assertEqual([step["reference"]["topology"] for step in out["by_step"]], ["g1n32", "g1n32"])
-        for step in out["by_step"]:  # with the same bags
-            self.assertLess(abs(step["step_over_ideal"] - step["reference"]["step_over_ideal"]), 2e-3)
+        for step in out["by_step"]:  # with the same bags, and fewer tokens that move
+            self.assertLess(step["step_over_ideal"], step["reference"]["step_over_ideal"])
+            self.assertLess(step["moved"], step["reference"]["moved"])
         self.assertEqual(out["compared"], 2)
 
     def test_table(self):

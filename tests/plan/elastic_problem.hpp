@@ -109,7 +109,12 @@ inline void add_caps(std::mt19937_64& random, ElasticProblem& problem) {
   if (one_in(random, 4)) problem.max_attention_tokens = random_cap(random, problem);
 }
 
+/// Communication then counts as free.
 inline void add_costs(std::mt19937_64& random, ElasticProblem& problem) {
+  const Machine free = Machine::without_communication();
+  problem.machine.bandwidth_within = free.bandwidth_within;
+  problem.machine.bandwidth_between = free.bandwidth_between;
+  problem.machine.latency = free.latency;
   for (const auto& row : problem.rows) {
     auto& costs = problem.costs.emplace_back();
     for (std::size_t i = 0; i < row.size(); ++i) {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "plan/fixed/greedy.hpp"
-#include "plan/group.hpp"
 #include "plan/fixed/share_out.hpp"
+#include "plan/group.hpp"
 
 namespace knapformer {
 namespace {
@@ -38,7 +38,10 @@ struct Instance {
 };
 
 void add_machine(std::mt19937_64& random, std::int64_t ranks, Instance& out) {
-  if (draw(random, 0, 2) == 0) out.machine = Machine::without_communication();
+  // With costs of the caller it counts as free.
+  if (draw(random, 0, 2) == 0 || !out.costs.empty()) {
+    out.machine = Machine::without_communication();
+  }
   out.machine.ranks_per_node = draw(random, 1, 9);
   for (std::int64_t r = 0, some = draw(random, 0, 2); some == 0 && r < ranks; ++r) {
     out.machine.speeds.push_back(static_cast<double>(draw(random, 1, 4)) / 3);

@@ -21,7 +21,9 @@ struct PlanRequest {
   /// has one entry more than there are ranks.
   std::span<const std::int64_t> lengths;
   std::span<const std::int64_t> offsets;
-  /// Empty, or the work of every sequence, which then replaces the cost model. Not negative.
+  /// Empty, or the work of every sequence, which then replaces the cost model. Not negative. As they
+  /// are in no unit that traffic could be weighed in, communication then counts as free: the plan
+  /// makes the largest load small.
   std::span<const std::int64_t> costs = {};
 
   Machine machine = {};

@@ -14,8 +14,12 @@ int main() {
   const auto cost = kf::CostModel::transformer(64);
   const std::vector<std::int64_t> lengths = {100, 200, 300, 400};
   const std::vector<std::int64_t> offsets = {0, 4, 4, 4, 4};
-  const kf::Plan plan = kf::make_plan(
-      {.topology = topology, .cost = cost, .heads = 8, .lengths = lengths, .offsets = offsets});
+  const kf::Plan plan = kf::make_plan({.topology = topology,
+                                       .cost = cost,
+                                       .heads = 8,
+                                       .lengths = lengths,
+                                       .offsets = offsets,
+                                       .machine = kf::Machine::without_communication()});
   plan.validate();
   const bool balanced = plan.max_over_mean() >= 1 && plan.max_over_mean() < 2;
 
