@@ -34,7 +34,7 @@ namespace {
 
 // The default budget: up to 10,000 sequences it grows with them, then it no longer matters to them
 // all.
-constexpr std::int64_t kFewChanges = 3000;
+constexpr std::int64_t kFewChanges = 2400;
 constexpr std::int64_t kChangesPerSequence = 3;
 constexpr std::int64_t kMostChanges = 40000;
 
@@ -208,16 +208,24 @@ class Elastic {
 
   // Where exchanges are so slow that nothing pays.
   void stay_home_if_faster() {
-    StepTimes home(problem_, model_);
-    for (const std::int64_t i : problem_.order) home.place_whole(i, problem_.homes[i]);
+    std::vector<Ticks> work(problem_.ranks);
+    std::vector<std::int64_t> tokens(problem_.ranks);
+    for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
+      work[problem_.homes[i]] += model_.whole(i);
+      tokens[problem_.homes[i]] += problem_.lengths[i];
+    }
+    const std::int64_t cap = std::min(problem_.max_tokens, problem_.max_attention_tokens);
     Ticks slowest = 0, slowest_at_home = 0;
     for (std::int64_t rank = 0; rank < problem_.ranks; ++rank) {
       slowest = std::max(slowest, times_.time(rank));
-      slowest_at_home = std::max(slowest_at_home, home.time(rank));
-      if (home.tokens(rank) > problem_.max_tokens) return;
-      if (home.tokens(rank) > problem_.max_attention_tokens) return;
+      slowest_at_home = std::max(slowest_at_home, model_.at_speed_of(rank, work[rank]));
+      if (tokens[rank] > cap) return;
     }
-    if (slowest_at_home <= slowest) times_ = std::move(home);
+    if (slowest_at_home > slowest) return;
+    for (const std::int64_t i : problem_.order) {
+      times_.remove(i);
+      times_.place_whole(i, problem_.homes[i]);
+    }
   }
 
   bool capped() const {

@@ -9,7 +9,7 @@
 namespace knapformer {
 
 StepTimes::StepTimes(const PlanProblem& problem, const TickModel& model)
-    : problem_(&problem), model_(&model), ranks_(problem.ranks), slots_(problem.lengths.size()) {
+    : problem_(problem), model_(model), ranks_(problem.ranks), slots_(problem.lengths.size()) {
   arena_.reserve(problem.lengths.size() + 1024);
 }
 
@@ -28,7 +28,7 @@ void StepTimes::place(std::int64_t i, std::span<const Share> shares) {
 }
 
 void StepTimes::place_whole(std::int64_t i, std::int64_t rank) {
-  const Share all{rank, problem_->lengths[i], problem_->heads};
+  const Share all{rank, problem_.lengths[i], problem_.heads};
   place(i, std::span(&all, 1));
 }
 
@@ -38,17 +38,17 @@ void StepTimes::remove(std::int64_t i) {
 }
 
 void StepTimes::change(std::int64_t i, std::int64_t sign) {
-  const std::int64_t home = problem_->homes[i];
+  const std::int64_t home = problem_.homes[i];
   const auto parts = shares(i);
   bool home_changes = false;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const Share& a = parts[k];
     RankState& rank = ranks_[a.rank];
-    rank.compute += sign * model_->compute(i, a.tokens, a.heads);
+    rank.compute += sign * model_.compute(i, a.tokens, a.heads);
     rank.tokens += sign * a.tokens;
-    rank.attention_tokens += sign * problem_->lengths[i] * a.heads;
+    rank.attention_tokens += sign * problem_.lengths[i] * a.heads;
     if (a.rank != home) {
-      const bool far = model_->node(a.rank) != model_->node(home);
+      const bool far = model_.node(a.rank) != model_.node(home);
       rank.routed_in[far] += sign * a.tokens;
       ranks_[home].routed_out[far] += sign * a.tokens;
       moved_ += sign * a.tokens;
@@ -67,7 +67,7 @@ void StepTimes::change(std::int64_t i, std::int64_t sign) {
 
 void StepTimes::change_pair(RankState& one, RankState& other, const Share& a, const Share& b,
                             std::int64_t sign) {
-  const bool far = model_->node(a.rank) != model_->node(b.rank);
+  const bool far = model_.node(a.rank) != model_.node(b.rank);
   const std::int64_t to_other = sign * a.tokens * b.heads;
   const std::int64_t to_one = sign * b.tokens * a.heads;
   one.heads_out[far] += to_other;
@@ -77,7 +77,7 @@ void StepTimes::change_pair(RankState& one, RankState& other, const Share& a, co
 }
 
 void StepTimes::meet(std::int64_t a, std::int64_t b, bool in_bag, std::int64_t sign) {
-  const std::int64_t key = (std::min(a, b) * problem_->ranks + std::max(a, b)) * 2 + in_bag;
+  const std::int64_t key = (std::min(a, b) * problem_.ranks + std::max(a, b)) * 2 + in_bag;
   const std::int64_t count = pairs_.add(key, sign);
   const bool first_or_last = count == (sign > 0 ? 1 : 0);
   if (!first_or_last) return;
@@ -89,11 +89,11 @@ void StepTimes::meet(std::int64_t a, std::int64_t b, bool in_bag, std::int64_t s
 void StepTimes::update(std::int64_t rank) {
   RankState& of = ranks_[rank];
   excess_ -= excess_of(of.time);
-  of.time = model_->at_speed_of(rank, of.compute) + of.bag_peers * model_->per_bag_peer() +
-            of.route_peers * model_->per_route_peer();
+  of.time = model_.at_speed_of(rank, of.compute) + of.bag_peers * model_.per_bag_peer() +
+            of.route_peers * model_.per_route_peer();
   for (const bool far : {false, true}) {
-    of.time += model_->of_attention_rows(std::max(of.heads_out[far], of.heads_in[far]), far) +
-               model_->of_routed_rows(std::max(of.routed_out[far], of.routed_in[far]), far);
+    of.time += model_.of_attention_rows(std::max(of.heads_out[far], of.heads_in[far]), far) +
+               model_.of_routed_rows(std::max(of.routed_out[far], of.routed_in[far]), far);
   }
   excess_ += excess_of(of.time);
 }
@@ -110,9 +110,9 @@ Work StepTimes::excess_of(Ticks time) {
 
 Work StepTimes::price_of_moving(std::int64_t slowest) const {
   if (slowest < 0) return 0;
-  const Work tokens = std::accumulate(problem_->lengths.begin(), problem_->lengths.end(), Work{0});
+  const Work tokens = std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), Work{0});
   const Work steepest = 4 * above(time(slowest)) * above(time(slowest)) * above(time(slowest));
-  return steepest * (kIdeal >> kDroppedBits) / 100 * problem_->ranks / std::max<Work>(tokens, 1);
+  return steepest * (kIdeal >> kDroppedBits) / 100 * problem_.ranks / std::max<Work>(tokens, 1);
 }
 
 }  // namespace knapformer

@@ -50,7 +50,7 @@ class StepTimes {
   std::int64_t moved_tokens() const { return moved_; }
   std::int64_t crossed_tokens() const { return crossed_; }
 
-  const TickModel& model() const { return *model_; }
+  const TickModel& model() const { return model_; }
 
  private:
   static constexpr int kDroppedBits = 12;
@@ -78,8 +78,8 @@ class StepTimes {
   static Work above(Ticks time);
   static Work excess_of(Ticks time);
 
-  const PlanProblem* problem_;
-  const TickModel* model_;
+  const PlanProblem& problem_;
+  const TickModel& model_;
   std::vector<RankState> ranks_;
   std::vector<Slot> slots_;
   std::vector<Share> arena_;

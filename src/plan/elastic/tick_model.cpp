@@ -46,7 +46,8 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
       problem.work.value(problem.work.sequence(problem.order[0])) * ticks_per_work;
   while (fraction_bits_ < 40 && std::ldexp(largest, fraction_bits_) < 0x1p59) ++fraction_bits_;
   const double scale = std::ldexp(ticks_per_work, fraction_bits_);
-  for (const std::int64_t i : problem.order) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (problem.lengths[i] == 0) continue;
     const auto [token, head] = problem.work.token_and_head(i);
     per_token_[i] = rounded(token * scale);
     per_head_[i] = rounded(head * scale);
