@@ -164,7 +164,7 @@ class Elastic {
   // Equal bags mix long and short sequences on every rank, which a tight cap may need.
   void try_fixed_bags() {
     Snapshot best;
-    Work least = times_.excess();
+    Ticks least = slowest();
     const auto& all = problem_.order;
     bool found = unplaced_.empty();
     best.take(times_, all);
@@ -174,9 +174,9 @@ class Elastic {
         if (times_.placed(i)) times_.remove(i);
       }
       if (!place_in_bags(degree)) continue;
-      if (found && times_.excess() >= least) continue;
+      if (found && slowest() >= least) continue;
       found = true;
-      least = times_.excess();
+      least = slowest();
       best.take(times_, all);
     }
     if (found) unplaced_.clear();
@@ -215,17 +215,23 @@ class Elastic {
       tokens[problem_.homes[i]] += problem_.lengths[i];
     }
     const std::int64_t cap = std::min(problem_.max_tokens, problem_.max_attention_tokens);
-    Ticks slowest = 0, slowest_at_home = 0;
+    Ticks slowest_at_home = 0;
     for (std::int64_t rank = 0; rank < problem_.ranks; ++rank) {
-      slowest = std::max(slowest, times_.time(rank));
       slowest_at_home = std::max(slowest_at_home, model_.at_speed_of(rank, work[rank]));
       if (tokens[rank] > cap) return;
     }
-    if (slowest_at_home > slowest) return;
+    if (slowest_at_home > slowest()) return;
     for (const std::int64_t i : problem_.order) {
       times_.remove(i);
       times_.place_whole(i, problem_.homes[i]);
     }
+  }
+
+  Ticks slowest() const {
+    Ticks out = 0;
+    for (std::int64_t rank = 0; rank < problem_.ranks; ++rank)
+      out = std::max(out, times_.time(rank));
+    return out;
   }
 
   bool capped() const {

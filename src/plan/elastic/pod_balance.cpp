@@ -83,11 +83,15 @@ void PodBalance::leave_full_pods() {
     std::vector<std::int64_t> stay;
     for (const std::int64_t i : members_[pod]) {
       const bool leaves = needs_[i] > 0 && needs_[i] <= surplus;
-      (leaves ? leaving_ : stay).push_back(i);
-      if (leaves) surplus -= needs_[i];
+      if (leaves) {
+        leaving_.push_back({i, pod});
+        surplus -= needs_[i];
+      } else {
+        stay.push_back(i);
+      }
     }
     if (surplus > kTooMuch && !stay.empty()) {  // the smallest mends it
-      leaving_.push_back(stay.back());
+      leaving_.push_back({stay.back(), pod});
       surplus -= needs_[stay.back()];
       stay.pop_back();
     }
@@ -100,19 +104,31 @@ void PodBalance::fill_free_pods() {
   const auto more_needed = [&](std::int64_t a, std::int64_t b) {
     return needs_[a] != needs_[b] ? needs_[a] > needs_[b] : a < b;
   };
-  std::ranges::sort(leaving_, more_needed);
+  std::ranges::sort(leaving_, more_needed, &Leaving::sequence);
   std::vector<std::pair<Ticks, std::int64_t>> heap;  // by room; the lower index wins ties
   for (std::int64_t pod = 0; pod < pods_.count(); ++pod) heap.emplace_back(room(pod, fair_), -pod);
   std::ranges::make_heap(heap);
   std::vector<std::ptrdiff_t> stayed;
   for (const auto& members : members_) stayed.push_back(std::ssize(members));
-  for (const std::int64_t i : leaving_) {
+  const auto take_roomiest = [&] {
     std::ranges::pop_heap(heap);
     const std::int64_t pod = -heap.back().second;
+    heap.pop_back();
+    return pod;
+  };
+  const auto put_back = [&](std::int64_t pod) {
+    heap.emplace_back(room(pod, fair_), -pod);
+    std::ranges::push_heap(heap);
+  };
+  for (const auto& [i, from] : leaving_) {
+    std::int64_t pod = take_roomiest();
+    if (pod == from) {  // left for good
+      pod = take_roomiest();
+      put_back(from);
+    }
     members_[pod].push_back(i);
     used_[pod] += needs_[i];
-    heap.back().first = room(pod, fair_);
-    std::ranges::push_heap(heap);
+    put_back(pod);
   }
   for (std::int64_t pod = 0; pod < pods_.count(); ++pod) {
     auto& members = members_[pod];

@@ -58,7 +58,11 @@ class PodBalance {
   std::vector<Ticks> used_;
   std::vector<std::int64_t> tokens_, most_tokens_;
   std::vector<std::vector<std::int64_t>> members_;  // from the largest need to the smallest
-  std::vector<std::int64_t> leaving_;
+  struct Leaving {
+    std::int64_t sequence;
+    std::int64_t from;  // the pod
+  };
+  std::vector<Leaving> leaving_;
   Ticks fair_ = 0;  // the level if all pods had the same
 };
 
