@@ -108,6 +108,41 @@ class Script(unittest.TestCase):
             self.assertLess(step["moved"], step["reference"]["moved"])
         self.assertEqual(out["compared"], 2)
 
+    def worst_and_means(self, *arguments):
+        done = self.start("--seeds", "0:10", "--json", *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def test_elastic_bags_are_near_the_ideal(self):
+        limits = {  # means of the step over the ideal, tokens moved, tokens that cross nodes, Ulysses
+            "lowres": (1.003, 0.04, 0.04, 0.01),
+            "mixres": (1.045, 1, 0.50, 0.36),
+            "joint": (1.042, 1, 0.42, 0.32)}
+        for order in ([], ["--shuffled"]):
+            for name, out in self.worst_and_means(*order).items():
+                means = out["plan"]
+                step, moved, crossed, ulysses = limits[name.split("_")[0]]
+                with self.subTest(name):
+                    self.assertLessEqual(means["step_over_ideal"]["mean"], step)
+                    self.assertLessEqual(means["moved"]["mean"], moved)
+                    self.assertLessEqual(means["crossed_nodes"]["mean"], crossed)
+                    self.assertLessEqual(means["ulysses"]["mean"], ulysses)
+                    self.assertEqual((out["compared"], out["above"]), (10, []))
+
+    def test_capped_plans_are_no_worse_than_the_reference(self):
+        for order in ([], ["--shuffled"]):
+            for name, out in self.worst_and_means("--token-cap", "1.10", *order).items():
+                with self.subTest(name):
+                    self.assertLessEqual(out["plan"]["tokens_max_over_mean"]["worst"], 1.10)
+                    self.assertEqual(out["above"], [])
+
+    def test_loads_are_even_where_links_cost_nothing(self):
+        free = "--bandwidth-within inf --bandwidth-between inf --latency 0"
+        for order in ([], ["--shuffled"]):
+            for name, out in self.worst_and_means("--plan-args", free, *order).items():
+                with self.subTest(name):
+                    self.assertLessEqual(out["plan"]["max_over_mean"]["worst"], 1.01)
+
     def test_table(self):
         done = self.start("--seeds", "3", "--plan-args", "--topology g4n8", "--workload", "joint", "--shuffled")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
