@@ -47,7 +47,7 @@ help:
 	@echo 'make bench     set up this machine, build, and time the planner on one core'
 	@echo 'make build     set up this machine and build, in build/'
 	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
-	@echo 'make asan      the tests once more, with address and undefined-behaviour sanitizers'
+	@echo 'make asan      the tests once more, with sanitizers (without those of installing, Python and benchmarks)'
 	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
 	@echo
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'

@@ -31,6 +31,12 @@ void refuse_empty_values(const CLI::App& command) {
   }
 }
 
+std::string joined(int argc, char** argv) {
+  std::string out;
+  for (int i = 0; i < argc; ++i) out.append(i == 0 ? "" : " ").append(argv[i]);
+  return out;
+}
+
 void run(Launch& launch, int argc, char** argv) {
   CLI::App app("KnapFormer: online load balancing for training diffusion transformers",
                "knapformer");
@@ -38,7 +44,8 @@ void run(Launch& launch, int argc, char** argv) {
   app.require_subcommand(0, 1);
   const std::vector<Command> commands = {
       knapformer::cli::add_plan_command(app), knapformer::cli::add_tune_command(app),
-      knapformer::cli::add_simulate_command(app), knapformer::cli::add_info_command(app)};
+      knapformer::cli::add_simulate_command(app, joined(argc, argv)),
+      knapformer::cli::add_info_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

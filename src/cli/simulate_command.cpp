@@ -244,9 +244,9 @@ void add_balancing_options(CLI::App& simulate, Options& options) {
 
 void add_model_options(CLI::App& simulate, Options& options) {
   auto* model = simulate.add_option_group("Model");
-  model->add_option("--layers", options.model.layers)->capture_default_str();
+  model->add_option("--layers", options.model.layers, "transformer blocks")->capture_default_str();
   model->add_option("--d-model", options.model.d_model, "width")->capture_default_str();
-  model->add_option("--heads", options.model.heads)->capture_default_str();
+  model->add_option("--heads", options.model.heads, "attention heads")->capture_default_str();
   model
       ->add_option("--d-ffn", options.model.d_ffn,
                    "hidden width of SwiGLU (default: 8/3 of the width)")
@@ -258,7 +258,8 @@ void add_model_options(CLI::App& simulate, Options& options) {
   model->add_flag_callback(
       "--no-checkpoint", [&options] { options.model.checkpoint = false; },
       "keep all activations instead of recomputing blocks");
-  model->add_option("--learning-rate", options.learning_rate)->capture_default_str();
+  model->add_option("--learning-rate", options.learning_rate, "of gradient descent")
+      ->capture_default_str();
 }
 
 void add_run_options(CLI::App& simulate, Options& options) {
@@ -280,8 +281,9 @@ void add_run_options(CLI::App& simulate, Options& options) {
 
 }  // namespace
 
-Command add_simulate_command(CLI::App& app) {
+Command add_simulate_command(CLI::App& app, const std::string& command_line) {
   auto options = std::make_shared<Options>();
+  options->command_line = command_line;
   CLI::App* simulate = app.add_subcommand(
       "simulate", "Train on the same steps without and with balancing, and compare (under mpirun)");
   add_data_options(*simulate, options->data);

@@ -3,11 +3,14 @@
 
 #pragma once
 
+#include <string>
+
 #include "cli/command.hpp"
 
 namespace knapformer::cli {
 
 /// `knapformer simulate`: trains on the same steps without and with balancing, and compares.
-Command add_simulate_command(CLI::App& app);
+/// `command_line` is noted in the trace.
+Command add_simulate_command(CLI::App& app, const std::string& command_line);
 
 }  // namespace knapformer::cli
