@@ -66,6 +66,7 @@ class Elastic {
         times_(problem, model_),
         sharing_(problem, times_),
         budget_(problem.budget) {
+    require_countable();
     const std::int64_t sequences = std::ssize(problem.order);
     if (budget_ < 0)
       budget_ = kFewChanges + std::min(kChangesPerSequence * sequences, kMostChanges);
@@ -78,7 +79,7 @@ class Elastic {
     place_wide();
     fill_evenly();
     place_refused();
-    if (capped()) try_fixed_bags();
+    if (capped() || is_poor()) try_fixed_bags();
     if (!unplaced_.empty()) throw_no_room(problem_, unplaced_.front());
     if (budget_ > 0) ElasticSearch(problem_, pods_, times_).run(budget_);
     stay_home_if_faster();
@@ -108,6 +109,16 @@ class Elastic {
       }
     }
   };
+
+  // Rows times heads are counted in 64 bits.
+  void require_countable() const {
+    Work tokens = 0;
+    for (const std::int64_t length : problem_.lengths) tokens += length;
+    if (tokens * problem_.heads < Work{1} << 61) return;
+    throw Error("the group has " + std::to_string(static_cast<std::int64_t>(tokens)) +
+                " tokens: too many for elastic bags of " + std::to_string(problem_.heads) +
+                " heads, which can count 2^61 tokens times heads; use a fixed topology");
+  }
 
   // What needs more ranks than a pod has gets consecutive free ranks, from its home's pod on.
   void place_wide() {
@@ -161,6 +172,13 @@ class Elastic {
            by([&](std::int64_t rank) { return times_.attention_tokens(rank); });
   }
 
+  // Far from the ideal, in a problem small enough to try something else.
+  bool is_poor() const {
+    constexpr std::int64_t kMostSequences = 10000;
+    return budget_ > 0 && std::ssize(problem_.order) <= kMostSequences &&
+           slowest() > kIdeal + kIdeal / 16;
+  }
+
   // Equal bags mix long and short sequences on every rank, which a tight cap may need.
   void try_fixed_bags() {
     Snapshot best;
@@ -168,8 +186,10 @@ class Elastic {
     const auto& all = problem_.order;
     bool found = unplaced_.empty();
     best.take(times_, all);
-    for (std::int64_t degree = 1; degree <= pods_.size(); degree *= 2) {
+    for (const std::int64_t degree : {std::int64_t{1}, std::int64_t{2}, std::int64_t{4},
+                                      std::int64_t{8}, std::int64_t{16}, problem_.ranks}) {
       if (problem_.ranks % degree != 0 || degree > problem_.topology.max_degree()) continue;
+      if (degree > 8 && found) continue;  // much is exchanged in such bags
       for (const std::int64_t i : all) {
         if (times_.placed(i)) times_.remove(i);
       }

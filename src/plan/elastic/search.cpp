@@ -71,6 +71,7 @@ bool ElasticSearch::improve(std::int64_t rank) {
   find_calm_ranks(rank);
   const std::vector<std::int64_t> here = on_rank_[rank];
   for (const std::int64_t i : here) {
+    if (budget_ <= 0) return false;
     if (times_.shares(i).size() > 1 && improve_split(i, rank)) return true;
   }
   for (const std::int64_t other : calm_) {
@@ -196,11 +197,14 @@ bool ElasticSearch::put_level(std::int64_t i, std::span<const std::int64_t> bag)
 
 // What a rank shares with others is shared anew where that pays.
 void ElasticSearch::level_shared(std::int64_t rank) {
+  constexpr int kMost = 16;
   std::vector<std::int64_t> bag;
   std::vector<Share> old;
+  int levelled = 0;
   for (const std::int64_t i : on_rank_[rank]) {
     const auto shares = times_.shares(i);
     if (shares.size() < 2) continue;
+    if (++levelled > kMost || budget_ <= 0) return;
     old.assign(shares.begin(), shares.end());
     bag.clear();
     for (const Share& share : old) bag.push_back(share.rank);

@@ -4,6 +4,7 @@
 #include "plan/elastic/sharing.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -180,8 +181,13 @@ bool Sharing::round_heads() {
       }
     }
     if (best == nullptr) return false;
-    best->heads += left > 0 ? 1 : -1;
-    left += left > 0 ? -1 : 1;
+    // Many at once while many are left, one by one in the end.
+    const std::int64_t step = std::max<std::int64_t>(std::abs(left) / std::ssize(parts_), 1);
+    const std::int64_t limit =
+        left > 0 ? best->most_heads - best->heads : best->heads - least(*best);
+    const std::int64_t change = std::min(step, limit);
+    best->heads += left > 0 ? change : -change;
+    left -= left > 0 ? change : -change;
   }
   return true;
 }

@@ -64,8 +64,8 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
     attention_row_[far] =
         rounded(attention * kTensorsAroundAttention * per_row / static_cast<double>(problem.heads));
   }
-  per_bag_peer_ = std::min(rounded(2 * attention * machine.latency / tick), kLongest);
-  per_route_peer_ = std::min(rounded(kTokenExchanges * machine.latency / tick), kLongest);
+  per_bag_peer_ = std::min(rounded(2 * attention * machine.latency / tick), kLongestLatency);
+  per_route_peer_ = std::min(rounded(kTokenExchanges * machine.latency / tick), kLongestLatency);
 }
 
 }  // namespace knapformer

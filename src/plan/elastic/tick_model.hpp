@@ -50,9 +50,10 @@ class TickModel {
   std::int64_t node(std::int64_t rank) const { return rank / ranks_per_node_; }
 
  private:
-  // An exchange that takes a thousand steps is long enough: sums of such stay within 64 bits.
-  static constexpr Ticks kLongest = kIdeal << 10;
-  static constexpr int kRowBits = 40;
+  // Exchanges as long as this are too long anyway: sums of such stay within 64 bits.
+  static constexpr Ticks kLongest = kIdeal << 14;
+  static constexpr Ticks kLongestLatency = kIdeal << 8;
+  static constexpr int kRowBits = 24;
   static constexpr int kSpeedBits = 24;
   static Ticks scaled(std::int64_t rows, std::int64_t factor) {
     return static_cast<Ticks>(std::min<Work>((Work{rows} * factor) >> kRowBits, kLongest));
