@@ -32,11 +32,11 @@ namespace {
               " on average. Raise the caps, use more ranks or shorter sequences");
 }
 
-// The default budget: up to 10,000 sequences it grows with them, then it no longer matters to them
+// The default budget: up to 12,000 sequences it grows with them, then it no longer matters to them
 // all.
 constexpr std::int64_t kFewChanges = 2400;
-constexpr std::int64_t kChangesPerSequence = 3;
-constexpr std::int64_t kMostChanges = 40000;
+constexpr std::int64_t kChangesPerSequence = 2;
+constexpr std::int64_t kMostChanges = 24000;
 
 Topology equal_bags(std::int64_t count, std::int64_t degree) {
   return Topology::parse(

@@ -118,6 +118,9 @@ bool ElasticSearch::improve_pair(std::int64_t rank, std::int64_t other) {
   const auto some = [&](std::int64_t r) {
     return std::span(on_rank_[r]).first(std::min(kMost, on_rank_[r].size()));
   };
+  // Looking at this many pairs costs about as much as a change.
+  constexpr std::size_t kPairsOfAChange = 128;
+  budget_ -= static_cast<std::int64_t>(some(rank).size() * some(other).size() / kPairsOfAChange);
   for (const std::int64_t i : some(rank)) {
     if (times_.shares(i).size() > 1) continue;
     const Ticks off = std::abs(model.whole(i) - gap / 2);
