@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/machine_options.hpp"
+#include "cli/quantities.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -54,33 +54,8 @@ std::string with_share(std::int64_t part, std::int64_t whole) {
   return fmt::format("{} ({})", part, percent_of(static_cast<double>(part), whole));
 }
 
-/// A number with the prefix of its unit: 45 G.
-std::string scaled(double value) {
-  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
-  int prefix = 0;
-  for (; std::isfinite(value) && value >= 999.95 && prefix < 5; ++prefix) value /= 1000;
-  return fmt::format("{:.4g} {}", value, kPrefixes[prefix]);
-}
-
-std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", 1e3 * seconds); }
-
 std::string row(const std::string& what, const std::string& before, const std::string& after) {
   return fmt::format("{:<38}{:>22}{:>22}\n", what, before, after);
-}
-
-std::string bandwidth(double bytes_per_second) {
-  return std::isinf(bytes_per_second) ? "unlimited" : scaled(bytes_per_second) + "B/s";
-}
-
-std::string describe(const Machine& machine) {
-  return fmt::format(
-      "machine: {} rank{} a node, {}FLOP/s a rank{}, {} within and {} between nodes, {:g} us a "
-      "peer\nmodel: {} layer{}, {} byte{} an element\n",
-      machine.ranks_per_node, machine.ranks_per_node == 1 ? "" : "s", scaled(machine.flops),
-      machine.speeds.empty() ? "" : " of speed 1", bandwidth(machine.bandwidth_within),
-      bandwidth(machine.bandwidth_between), 1e6 * machine.latency, machine.layers,
-      machine.layers == 1 ? "" : "s", machine.bytes_per_element,
-      machine.bytes_per_element == 1 ? "" : "s");
 }
 
 /// How far the largest load is above what was proved to be the least possible.
@@ -93,9 +68,9 @@ std::string time_rows(const PlanReport& report) {
   const auto above = [&](double seconds) {
     return fmt::format("{:.2f} %", ideal > 0 ? 100 * (seconds / ideal - 1) : 0);
   };
-  std::string out = row("predicted step", milliseconds(report.step_seconds_before),
-                        milliseconds(report.step_seconds));
-  out += row(fmt::format("  above the ideal of {}", milliseconds(ideal)),
+  std::string out =
+      row("predicted step", duration(report.step_seconds_before), duration(report.step_seconds));
+  out += row(fmt::format("  above the ideal of {}", duration(ideal)),
              above(report.step_seconds_before), above(report.step_seconds));
   return out;
 }
@@ -120,16 +95,16 @@ std::string traffic_rows(const PlanReport& report) {
   std::string out = row("tokens moved", "", with_share(report.moved_tokens, total));
   out += row("  to another node", "", with_share(report.crossed_tokens, total));
   out += row("Ulysses: q, k, v, o that travel", "", percent_of(report.ulysses_tokens, total));
-  out += row("  per layer and forward pass", "", scaled(report.ulysses_bytes_per_layer) + "B");
+  out += row("  per layer and forward pass", "", quantity(report.ulysses_bytes_per_layer, "B"));
   return out;
 }
 
 std::string bag_rows(const Plan& plan, const Topology& topology) {
   std::string out;
   for (const auto& [degree, use] : use_by_degree(plan, topology)) {
-    const std::string bags = topology.is_elastic() ? fmt::format("bags of {}", degree)
-                                                   : fmt::format("{} bag{} of {}", use.bags,
-                                                                 use.bags == 1 ? "" : "s", degree);
+    const std::string bags = topology.is_elastic()
+                                 ? fmt::format("bags of {}", degree)
+                                 : fmt::format("{} of {}", plural(use.bags, "bag"), degree);
     out += row(
         bags + ": sequences, tokens", "",
         fmt::format("{}, {}", use.sequences, with_share(use.tokens, plan.report().total_tokens)));
@@ -188,14 +163,16 @@ std::string plan_table(const Plan& plan, const Topology& topology, const Machine
   std::string out =
       fmt::format("{} sequences, {} tokens, {} heads on {} ranks as {}\n", plan.sequences(),
                   report.total_tokens, plan.heads(), plan.ranks(), topology.name());
-  out += describe(machine) + '\n' + row("", "before", "after");
+  out += fmt::format("machine  {}\nmodel    {}, {} an element\n\n", describe(machine),
+                     plural(machine.layers, "layer"), plural(machine.bytes_per_element, "byte"));
+  out += row("", "before", "after");
   out += time_rows(report);
   out += load_rows(report, topology, machine);
   out += row("tokens a rank: min/mean/max", min_mean_max(report.tokens_before, report.total_tokens),
              min_mean_max(report.tokens_after, report.total_tokens));
   out += traffic_rows(report);
   out += bag_rows(plan, topology);
-  out += row("time to plan", "", milliseconds(report.plan_seconds));
+  out += row("time to plan", "", duration(report.plan_seconds));
   return out;
 }
 

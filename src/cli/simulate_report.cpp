@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "cli/machine_options.hpp"
+#include "cli/quantities.hpp"
 
 namespace knapformer::cli {
 
@@ -23,19 +24,6 @@ double hfu(const SimulationReport& report, const PlacementSummary& placement) {
                                     report.calibration.gemm_flops);
 }
 
-std::string seconds(double s) {
-  if (s >= 1) return fmt::format("{:.3f} s", s);
-  if (s >= 1e-3) return fmt::format("{:.1f} ms", s * 1e3);
-  return fmt::format("{:.0f} us", s * 1e6);
-}
-
-std::string bytes(double b) {
-  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
-  int unit = 0;
-  for (; b >= 1000 && unit < 4; ++unit) b /= 1000;
-  return fmt::format("{:.{}f} {}", b, unit == 0 ? 0 : 1, units[unit]);
-}
-
 std::string ratio(double r) { return std::isfinite(r) ? fmt::format("{:.3f}", r) : "inf"; }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
@@ -48,12 +36,11 @@ std::string describe_run(const SimulationReport& report) {
   const TraceHeader& run = report.run;
   const TransformerConfig& model = report.options.model;
   std::string out =
-      fmt::format("{} rank{} with {} thread{} each, balancing in groups of {} as {}\n", run.ranks,
-                  run.ranks == 1 ? "" : "s", run.threads, run.threads == 1 ? "" : "s",
-                  run.group_size, run.topology);
+      fmt::format("{} with {} each, balancing in groups of {} as {}\n", plural(run.ranks, "rank"),
+                  plural(run.threads, "thread"), run.group_size, run.topology);
   out += fmt::format("data   {}\n", run.data);
-  out += fmt::format("model  {} layer{}, d {}, {} heads, {}, {} attention, {}\n", model.layers,
-                     model.layers == 1 ? "" : "s", model.d_model, model.heads, run.dtype,
+  out += fmt::format("model  {}, d {}, {}, {}, {} attention, {}\n", plural(model.layers, "layer"),
+                     model.d_model, plural(model.heads, "head"), run.dtype,
                      model.causal ? "causal" : "full",
                      model.checkpoint ? "blocks recomputed in backward" : "activations kept");
   out +=
@@ -74,9 +61,9 @@ std::string format_table(const SimulationReport& report) {
   std::string out = describe_run(report);
   out += fmt::format("\n{:<38}{:>14}{:>14}\n", "", "unbalanced", "balanced");
   out += row("step time, mean", of, [&](const Summary& s) {
-    return seconds(s.seconds / static_cast<double>(report.options.steps));
+    return duration(s.seconds / static_cast<double>(report.options.steps));
   });
-  out += row("step time, median", of, [](const Summary& s) { return seconds(s.median_seconds); });
+  out += row("step time, median", of, [](const Summary& s) { return duration(s.median_seconds); });
   out += row("tokens/s", of,
              [](const Summary& s) { return fmt::format("{:.0f}", s.tokens / s.seconds); });
   out += row("HFU", of, [&](const Summary& s) { return percent(hfu(report, s)); });
@@ -88,15 +75,15 @@ std::string format_table(const SimulationReport& report) {
   });
   out += row("tokens moved", of, [](const Summary& s) { return percent(s.moved_share); });
   const double steps = static_cast<double>(report.options.steps);
-  out +=
-      row("routed per step", of, [&](const Summary& s) { return bytes(s.bytes_routed / steps); });
+  out += row("routed per step", of,
+             [&](const Summary& s) { return quantity(s.bytes_routed / steps, "B"); });
   out += row("pre/post-attention per step", of,
-             [&](const Summary& s) { return bytes(s.bytes_exchanged / steps); });
+             [&](const Summary& s) { return quantity(s.bytes_exchanged / steps, "B"); });
   const bool shared = simulation.clock == ClockKind::kCpu;
   out += fmt::format("{} per rank and step, mean\n", shared ? "CPU time" : "time");
   for (std::size_t p = 0; p < kPhases; ++p) {
     out += row(fmt::format("  {}", kPhaseNames[p]).c_str(), of,
-               [&](const Summary& s) { return seconds(s.phase_seconds[p]); });
+               [&](const Summary& s) { return duration(s.phase_seconds[p]); });
   }
 
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;

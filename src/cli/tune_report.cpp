@@ -11,27 +11,10 @@
 #include <numeric>
 
 #include "cli/machine_options.hpp"
+#include "cli/quantities.hpp"
 
 namespace knapformer::cli {
 namespace {
-
-std::string quantity(double value, const char* unit) {
-  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
-  if (std::isinf(value)) return fmt::format("unlimited {}", unit);
-  int prefix = 0;
-  for (; value >= 999.5 && prefix < 5; ++prefix) value /= 1000;
-  return fmt::format("{:.3g} {}{}", value, kPrefixes[prefix], unit);
-}
-
-std::string duration(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : 1);
-  if (seconds >= 0.9995e-3) return fmt::format("{:.{}f} ms", 1e3 * seconds, seconds < 1e-2 ? 2 : 1);
-  return fmt::format("{:.3g} us", 1e6 * seconds);
-}
-
-std::string plural(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 std::string caps(const TunerOptions& options) {
   std::string out;
@@ -44,7 +27,7 @@ std::string caps(const TunerOptions& options) {
   return out;
 }
 
-std::string describe(const TuneReport& report) {
+std::string describe_sample(const TuneReport& report) {
   const TunerOptions& options = report.options;
   const TunerSample& sample = report.result.sample;
   const Machine& machine = options.machine;
@@ -55,12 +38,7 @@ std::string describe(const TuneReport& report) {
   out += fmt::format("at home   WIR {:.3f} (worst step {:.3f}); a step takes {}, ideally {}\n",
                      sample.max_over_mean, sample.worst_max_over_mean,
                      duration(sample.home_seconds), duration(sample.ideal_seconds));
-  out +=
-      fmt::format("machine   {} a node; {} a rank{}; {} within and {} between nodes, {} a peer\n",
-                  plural(machine.ranks_per_node, "rank"), quantity(machine.flops, "FLOP/s"),
-                  machine.speeds.empty() ? "" : " of speed 1, speeds differ",
-                  quantity(machine.bandwidth_within, "B/s"),
-                  quantity(machine.bandwidth_between, "B/s"), duration(machine.latency));
+  out += fmt::format("machine   {}\n", describe(machine));
   out += fmt::format("model     6 d L + {:g} L^2, d {}, {}, {}, {} an element\n", report.gamma,
                      options.cost.d_model(), plural(options.heads, "head"),
                      plural(machine.layers, "layer"), plural(machine.bytes_per_element, "byte"));
@@ -240,7 +218,7 @@ nlohmann::ordered_json cap_json(std::int64_t cap) {
 std::string tune_table(const TuneReport& report) {
   const Recommendation& recommendation = report.recommendation;
   const TunerCandidate& chosen = report.result.rows[recommendation.chosen].candidate;
-  return describe(report) + '\n' + table(report.result, recommendation.chosen) + '\n' +
+  return describe_sample(report) + '\n' + table(report.result, recommendation.chosen) + '\n' +
          recommended(report) + usage(chosen, report.options.ranks);
 }
 

@@ -13,7 +13,6 @@ namespace knapformer {
 struct Assignment {
   std::vector<std::int64_t> chunk_offsets;
   std::vector<Chunk> chunks;
-  std::int64_t moved_tokens = 0;
 };
 
 }  // namespace knapformer

@@ -6,18 +6,13 @@
 #include <knapformer/plan/error.hpp>
 #include <string>
 
+#include "plan/require_range.hpp"
+
 namespace knapformer {
 namespace {
 
 constexpr std::int64_t kMaxTotalTokens = std::int64_t{1} << 60;
 constexpr Work kMaxTotal = Work{1} << 125;
-
-void require_range(const std::string& what, std::int64_t value, std::int64_t lowest,
-                   std::int64_t highest) {
-  if (value >= lowest && value <= highest) return;
-  throw Error(what + " is " + std::to_string(value) + "; expected " + std::to_string(lowest) +
-              " to " + std::to_string(highest));
-}
 
 }  // namespace
 

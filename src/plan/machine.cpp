@@ -3,37 +3,27 @@
 
 #include <knapformer/plan/error.hpp>
 #include <knapformer/plan/machine.hpp>
-#include <sstream>
 #include <string>
 
+#include "plan/require_range.hpp"
+
 namespace knapformer {
-namespace {
-
-template <class T>
-void require_range(const std::string& what, T value, T lowest, T highest) {
-  if (value >= lowest && value <= highest) return;  // false for a NaN
-  std::ostringstream message;
-  message << "machine: " << what << " is " << value << "; expected " << lowest << " to " << highest;
-  throw Error(message.str());
-}
-
-}  // namespace
-
 void Machine::check(std::int64_t ranks) const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  require_range<std::int64_t>("ranks per node", ranks_per_node, 1, std::int64_t{1} << 24);
-  require_range("FLOP/s of a rank", flops, 1.0, 1e21);
-  require_range("the bandwidth within a node", bandwidth_within, 1.0, kInfinity);
-  require_range("the bandwidth between nodes", bandwidth_between, 1.0, kInfinity);
-  require_range("the latency", latency, 0.0, 1e3);
-  require_range<std::int64_t>("the number of layers", layers, 1, std::int64_t{1} << 20);
-  require_range<std::int64_t>("bytes per element", bytes_per_element, 1, 64);
+  require_range("machine: ranks per node", ranks_per_node, 1, std::int64_t{1} << 24);
+  require_range("machine: FLOP/s of a rank", flops, 1.0, 1e21);
+  require_range("machine: the bandwidth within a node", bandwidth_within, 1.0, kInfinity);
+  require_range("machine: the bandwidth between nodes", bandwidth_between, 1.0, kInfinity);
+  require_range("machine: the latency", latency, 0.0, 1e3);
+  require_range("machine: the number of layers", layers, 1, std::int64_t{1} << 20);
+  require_range("machine: bytes per element", bytes_per_element, 1, 64);
   if (!speeds.empty() && std::ssize(speeds) != ranks) {
     throw Error("machine: " + std::to_string(speeds.size()) + " speeds are given for " +
                 std::to_string(ranks) + " ranks; give one for each, or none");
   }
   for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
-    require_range("the speed of rank " + std::to_string(rank), speeds[rank], 1.0 / 1024, 1024.0);
+    require_range("machine: the speed of rank " + std::to_string(rank), speeds[rank], 1.0 / 1024,
+                  1024.0);
   }
 }
 

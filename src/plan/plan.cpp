@@ -45,18 +45,6 @@ std::uint64_t hash_of(const Plan& plan) {
   return hash.value();
 }
 
-void add_bounds(const PlanBounds& bounds, const Machine& machine, PlanReport& report) {
-  double largest = 0;
-  for (std::size_t rank = 0; rank < report.work_after.size(); ++rank) {
-    const double speed = machine.speeds.empty() ? 1 : machine.speeds[rank];
-    largest = std::max(largest, report.work_after[rank] / speed);
-  }
-  report.lower_bound = bounds.topology;
-  report.elastic_lower_bound = bounds.elastic;
-  if (bounds.topology > 0) report.lower_bound_gap = largest / bounds.topology - 1;
-  if (bounds.elastic > 0) report.elastic_lower_bound_gap = largest / bounds.elastic - 1;
-}
-
 void require(bool holds, const char* what) {
   if (!holds) throw Error(std::string("invalid plan: ") + what);
 }
@@ -125,8 +113,7 @@ Plan::Plan(std::int64_t ranks, std::int64_t heads, const CostModel& cost,
   validate();
   const GroupWork work(cost, heads, data->lengths, costs);
   machine.check(ranks);
-  PlanReport report = make_report(*this, work, machine);
-  add_bounds(bounds, machine, report);
+  PlanReport report = make_report(*this, work, machine, bounds);
   data->hash = hash_of(*this);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   report.plan_seconds = plan_seconds + taken.count();

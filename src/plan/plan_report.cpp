@@ -54,7 +54,8 @@ std::vector<double> values(const std::vector<Work>& work, const GroupWork& model
 
 }  // namespace
 
-PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine) {
+PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine,
+                       const PlanBounds& bounds) {
   PlanReport report;
   Sums before(plan.ranks());
   Sums after(plan.ranks());
@@ -85,6 +86,10 @@ PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& m
   report.max_over_mean = loads.max_over_mean();
   report.max_over_min_before = loads_before.max_over_min();
   report.max_over_min = loads.max_over_min();
+  report.lower_bound = bounds.topology;
+  report.elastic_lower_bound = bounds.elastic;
+  if (bounds.topology > 0) report.lower_bound_gap = loads.largest() / bounds.topology - 1;
+  if (bounds.elastic > 0) report.elastic_lower_bound_gap = loads.largest() / bounds.elastic - 1;
   const CostModel& cost = work.cost();
   const double heads = static_cast<double>(plan.heads());
   for (Work n : after.head_tokens)

@@ -7,7 +7,8 @@
 
 namespace knapformer {
 
-/// Everything in a report but the bounds and plan_seconds, from the chunks of a valid plan.
-PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine);
+/// Everything in a report but plan_seconds, from the chunks of a valid plan.
+PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& machine,
+                       const PlanBounds& bounds);
 
 }  // namespace knapformer

@@ -10,6 +10,7 @@
 #include "plan/elastic/elastic.hpp"
 #include "plan/fixed/fixed.hpp"
 #include "plan/lower_bound.hpp"
+#include "plan/require_range.hpp"
 
 namespace knapformer {
 namespace {
@@ -74,6 +75,11 @@ Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)
   std::vector<std::int64_t> homes = homes_of(request);
   const std::int64_t ranks = std::ssize(request.offsets) - 1;
   request.machine.check(ranks);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  require_range("the cap on tokens", request.max_tokens_per_rank, 0, kMost);
+  require_range("the cap on attention-resident tokens", request.max_attention_tokens_per_rank, 0,
+                kMost);
+  require_range("the search budget", request.budget, PlanRequest::kDefaultBudget, kMost);
   const Machine machine = machine_to_plan_for(request);
   const GroupWork work(request.cost, request.heads, request.lengths, request.costs);
   PlanProblem problem{.topology = request.topology,

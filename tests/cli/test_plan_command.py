@@ -223,9 +223,9 @@ class GoodInput(PlanCommand):
         done = self.start(*arguments)
         plan = json.loads(self.start(*arguments, "--json", "-").stdout)
         rows = {line[:38].strip(): line[38:].split() for line in done.stdout.splitlines()}
-        self.assertEqual(rows["predicted step"], [f"{1e3 * plan['step_seconds_before']:.3f}", "ms",
-                                                  f"{1e3 * plan['step_seconds']:.3f}", "ms"])
-        self.assertIn(f"above the ideal of {1e3 * plan['ideal_seconds']:.3f} ms", rows)
+        self.assertEqual(rows["predicted step"], [f"{1e3 * plan['step_seconds_before']:.4g}", "ms",
+                                                  f"{1e3 * plan['step_seconds']:.4g}", "ms"])
+        self.assertIn(f"above the ideal of {1e3 * plan['ideal_seconds']:.4g} ms", rows)
         self.assertEqual(rows["work over speed: max/mean"],
                          [f"{plan['max_over_mean_before']:.4f}", f"{plan['max_over_mean']:.4f}"])
         self.assertEqual(rows["tokens moved"][0], str(plan["moved_tokens"]))
@@ -236,7 +236,7 @@ class GoodInput(PlanCommand):
         for degree in set(degrees):
             tokens = sum(s["length"] for s in plan["sequences"] if len(s["chunks"]) == degree)
             self.assertEqual(rows[f"bags of {degree}: sequences, tokens"][:2], [f"{degrees.count(degree)},", str(tokens)])
-        self.assertIn("unlimited within", done.stdout)
+        self.assertIn("unlimited B/s within", done.stdout)
 
     def test_help_and_version(self):
         for arguments, part in ((["--help"], "plan"), (["plan", "--help"], "--lengths"), (["--version"], "knapformer ")):

@@ -40,7 +40,9 @@ class Simulate(ProgramTest):
             return json.load(file), result.stdout
 
     def test_table_and_json_say_the_same(self):
-        out, table = self.run_to_json(2)
+        out, table = self.run_to_json(2, "--trace", self.path("trace.h5"))
+        with open(self.path("trace.h5"), "rb") as trace:
+            self.assertIn(f"simulate --manifest {self.manifest}".encode(), trace.read(), "notes the command line")
         self.assertEqual((out["ranks"], out["steps"], len(out["balanced_steps"])), (2, 2, 2))
         self.assertIn(f"speed-up {out['speedup']:.3f}", table)
         self.assertIn(f"{out['balanced']['work_max_over_mean']:.3f}", table)

@@ -160,6 +160,19 @@ TEST(Planner, CapsAreMetOrRefusedWithTheNumbers) {
   EXPECT_ERROR(plan("g1n2", {{6, 6, 6}, {}}, 10), "could not find");
 }
 
+TEST(Planner, EqualSpeedsMakeTheSamePlanAsNone) {
+  const Group group({{9000, 400, 300}, {500, 700}, {}, {100, 2000, 50}});
+  const CostModel cost = CostModel::transformer(3072);
+  for (const char* name : {"elastic", "g1n4", "g2n2"}) {
+    const Topology topology = Topology::parse(name);
+    PlanRequest request{topology, cost, 24, group.values, group.offsets};
+    request.machine = Machine::without_communication();
+    const std::uint64_t hash = make_plan(request).hash();
+    request.machine.speeds = {2, 2, 2, 2};
+    EXPECT_EQ(make_plan(request).hash(), hash) << name;
+  }
+}
+
 TEST(Planner, RejectsWhatCannotBePlanned) {
   const CostModel cost = CostModel::transformer(64);
   EXPECT_ERROR(plan_of("g4n8", {{1}, {2}}),
@@ -179,6 +192,13 @@ TEST(Planner, RejectsWhatCannotBePlanned) {
     EXPECT_ERROR(make_plan({topology, cost, 1, lengths, offsets}), "must rise from 0");
   }
   EXPECT_ERROR(make_plan({topology, cost, 1, {}, {}}), "lengths for 0");
+  const std::vector<std::int64_t> right{0, 1, 2};
+  PlanRequest request{topology, cost, 1, lengths, right};
+  request.budget = -2;
+  EXPECT_ERROR(make_plan(request), "the search budget is -2");
+  request.budget = 0;
+  request.max_tokens_per_rank = -1;
+  EXPECT_ERROR(make_plan(request), "the cap on tokens is -1");
 }
 
 TEST(Planner, ExtremesAreExactOrRefused) {

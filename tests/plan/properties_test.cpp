@@ -200,10 +200,15 @@ void expect_never_worse_than_greedy(const Plan& plan, const Instance& instance) 
   const StepTicks ticks(problem);
   const auto offsets = plan.chunk_offsets();
   const auto chunks = plan.all_chunks();
-  const Assignment made{
-      {offsets.begin(), offsets.end()}, {chunks.begin(), chunks.end()}, plan.report().moved_tokens};
+  const Assignment made{{offsets.begin(), offsets.end()}, {chunks.begin(), chunks.end()}};
   const auto rating = [&](const Assignment& a) {
-    return std::pair(ticks.largest(problem, a), a.moved_tokens);
+    std::int64_t moved = 0;
+    for (std::int64_t i = 0; i < plan.sequences(); ++i) {
+      for (std::int64_t c = a.chunk_offsets[i]; c < a.chunk_offsets[i + 1]; ++c) {
+        if (a.chunks[c].rank != problem.homes[i]) moved += a.chunks[c].tokens;
+      }
+    }
+    return std::pair(ticks.largest(problem, a), moved);
   };
   for (GreedyRule rule : {GreedyRule::kLeastAfterAdding, GreedyRule::kLeastOccupied}) {
     EXPECT_LE(rating(made), rating(assign(problem, rule)));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "route/route_support.hpp"
 
 namespace knapformer {
@@ -84,13 +86,19 @@ TEST(Attention, ProblemsCoverEveryHeadOfEverySequenceOnce) {
   });
 }
 
-TEST(Attention, NineEightAndSevenHeads) {
+// On up to three ranks, out of order where there are several: 24, 13 and 11, or 9, 8 and 7 heads.
+std::vector<Chunk> uneven_chunks(std::int64_t ranks) {
+  if (ranks == 1) return {{0, 0, 120, 0, 24}};
+  if (ranks == 2) return {{1, 0, 65, 0, 13}, {0, 65, 55, 13, 11}};
+  return {{ranks - 1, 0, 45, 0, 9}, {0, 45, 40, 9, 8}, {1, 85, 35, 17, 7}};
+}
+
+TEST(Attention, UnevenSharesOfHeads) {
   const Communicator group = world();
-  if (group.size() < 3) return;  // the plan is for three ranks
-  const std::int64_t last = group.size() - 1;
-  const std::vector<Chunk> chunks{{last, 0, 45, 0, 9}, {0, 45, 40, 9, 8}, {1, 85, 35, 17, 7}};
-  const Routing routing(
-      group, Plan(group.size(), 24, CostModel::transformer(16), {1}, {120}, {0, 3}, chunks));
+  const std::vector<Chunk> chunks = uneven_chunks(group.size());
+  const std::int64_t home = std::min<std::int64_t>(1, group.size() - 1);
+  const Routing routing(group, Plan(group.size(), 24, CostModel::transformer(16), {home}, {120},
+                                    {0, std::ssize(chunks)}, chunks));
   for (const Chunk& chunk : chunks) {
     if (chunk.rank != group.rank()) continue;
     ASSERT_EQ(routing.attention_problems().size(), 1u);

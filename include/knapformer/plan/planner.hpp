@@ -21,9 +21,9 @@ struct PlanRequest {
   /// has one entry more than there are ranks.
   std::span<const std::int64_t> lengths;
   std::span<const std::int64_t> offsets;
-  /// Empty, or the work of every sequence, which then replaces the cost model. Not negative. As they
-  /// are in no unit that traffic could be weighed in, communication then counts as free: the plan
-  /// makes the largest load small.
+  /// Empty, or the work of every sequence, which then replaces the cost model. Not negative. As
+  /// they are in no unit that traffic could be weighed in, communication then counts as free: the
+  /// plan makes the largest load small.
   std::span<const std::int64_t> costs = {};
 
   Machine machine = {};
@@ -36,7 +36,7 @@ struct PlanRequest {
 
   /// How long to search for something better than the first plan, in changes tried (so that every
   /// rank stops at the same plan); 0 takes the first.
-  static constexpr std::int64_t kDefaultBudget = -1;  ///< a few changes per sequence
+  static constexpr std::int64_t kDefaultBudget = -1;  ///< thousands, and a few per sequence
   std::int64_t budget = kDefaultBudget;
 };
 
@@ -55,7 +55,8 @@ struct PlanRequest {
 /// Deterministic: decisions are exact integers; ties go to the lower index. Throws Error for a
 /// negative or absurd length, cost or head count (1 to Plan::kMaxHeads), for more work in all than
 /// exact sums can hold, when offsets and topology disagree on the number of ranks, for a machine
-/// that Machine::check() refuses, and, with the numbers, when the caps cannot be met.
+/// that Machine::check() refuses, for a negative cap or budget (but the default), and, with
+/// the numbers, when the caps cannot be met.
 Plan make_plan(const PlanRequest& request);
 
 /// Everything stays where it is: one chunk a sequence, on its home, whatever the caps. The report's

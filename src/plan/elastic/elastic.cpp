@@ -292,7 +292,7 @@ class Elastic {
 
   // Tries several times by which all ranks shall finish, and takes the best.
   void fill(std::int64_t pod, std::span<const std::int64_t> sequences, Ticks level) {
-    constexpr std::int64_t kFirst[] = {3, 5, 1, 7, 2, 4, 6, 0};
+    constexpr std::int64_t kSteps[] = {3, 5, 1, 7, 2, 4, 6, 0};  // the most promising first
     PodFilling filling(problem_, pods_, times_);
     const Ticks step = model_.per_bag_peer() / 2 + kIdeal / 1024;
     const bool mixed = capped();
@@ -301,7 +301,7 @@ class Elastic {
     for (std::int64_t k = 0; k < tries_; ++k) {
       const auto when = mixed && k % 2 == 0 ? PodFilling::Long::kLast : PodFilling::Long::kFirst;
       const std::int64_t refused =
-          filling.run(pod, sequences, level + step * kFirst[mixed ? k / 2 : k], when);
+          filling.run(pod, sequences, level + step * kSteps[mixed ? k / 2 : k], when);
       if (tries_ == 1 && rounds_ == 1) return;
       budget_ -= std::ssize(sequences);
       const auto rating = std::pair(refused, times_.excess());

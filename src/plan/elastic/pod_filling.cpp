@@ -23,13 +23,23 @@ std::int64_t PodFilling::run(std::int64_t pod, std::span<const std::int64_t> seq
   return refused_;
 }
 
+// The most that any rank of a pod does in time.
+Ticks PodFilling::most_in_time(std::int64_t pod) const {
+  Ticks most = 0;
+  for (std::int64_t rank = pods_.first(pod); rank < pods_.end(pod); ++rank) {
+    most = std::max(most, model_.work_within(rank, time_));
+  }
+  return most;
+}
+
 void PodFilling::sort_out(std::int64_t pod, std::span<const std::int64_t> sequences) {
   long_.clear();
   short_.clear();
   home_work_.assign(pods_.end(pod) - pods_.first(pod), 0);
+  const Ticks most = most_in_time(pod);
   for (const std::int64_t i : sequences) {
     const std::int64_t home = problem_.homes[i];
-    const bool is_long = model_.whole(i) > time_;
+    const bool is_long = model_.whole(i) > most;
     (is_long ? long_ : short_).push_back(i);
     if (pods_.of(home) == pod && !is_long) home_work_[home - pods_.first(pod)] += model_.whole(i);
   }

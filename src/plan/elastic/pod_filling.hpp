@@ -39,6 +39,7 @@ class PodFilling {
   Ticks free_work(std::int64_t rank) const {
     return model_.work_within(rank, time_ - times_.time(rank));
   }
+  Ticks most_in_time(std::int64_t pod) const;
   void sort_out(std::int64_t pod, std::span<const std::int64_t> sequences);
   void place_long(std::int64_t pod);
   void place_short(std::int64_t pod);

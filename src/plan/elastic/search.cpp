@@ -113,7 +113,11 @@ bool ElasticSearch::improve_pair(std::int64_t rank, std::int64_t other) {
   const Ticks gap = times_.time(rank) - times_.time(other);
   if (gap <= 0) return false;
   std::int64_t moved = -1, given = -1, taken = -1, split = -1;
-  Ticks least_of_move = gap / 2, least_of_swap = gap / 2;
+  // Moving work shortens one time and lengthens the other: both changes shall make up for the gap.
+  const auto off_by = [&](Ticks work) {
+    return std::abs(model.at_speed_of(rank, work) + model.at_speed_of(other, work) - gap);
+  };
+  Ticks least_of_move = gap, least_of_swap = gap;
   constexpr std::size_t kMost = 64;  // more choice would cost more than it brings
   const auto some = [&](std::int64_t r) {
     return std::span(on_rank_[r]).first(std::min(kMost, on_rank_[r].size()));
@@ -123,15 +127,16 @@ bool ElasticSearch::improve_pair(std::int64_t rank, std::int64_t other) {
   budget_ -= static_cast<std::int64_t>(some(rank).size() * some(other).size() / kPairsOfAChange);
   for (const std::int64_t i : some(rank)) {
     if (times_.shares(i).size() > 1) continue;
-    const Ticks off = std::abs(model.whole(i) - gap / 2);
+    const Ticks off = off_by(model.whole(i));
     if (off < least_of_move) {
       least_of_move = off;
       moved = i;
     }
-    if (model.whole(i) > gap / 2 && (split < 0 || model.whole(i) < model.whole(split))) split = i;
+    const bool too_much = model.at_speed_of(rank, model.whole(i)) > gap / 2;
+    if (too_much && (split < 0 || model.whole(i) < model.whole(split))) split = i;
     for (const std::int64_t j : some(other)) {
       if (times_.shares(j).size() > 1) continue;
-      const Ticks swap_off = std::abs(model.whole(i) - model.whole(j) - gap / 2);
+      const Ticks swap_off = off_by(model.whole(i) - model.whole(j));
       if (swap_off < least_of_swap) {
         least_of_swap = swap_off;
         given = i;
@@ -141,15 +146,15 @@ bool ElasticSearch::improve_pair(std::int64_t rank, std::int64_t other) {
   }
   const std::int64_t both[] = {rank, other};
   const auto whole = [&](std::int64_t i, std::int64_t to) {
-    const Share all{to, problem_.lengths[i], problem_.heads};
-    return sharing_.fits(i, to) && put(i, std::span(&all, 1));
+    put(i, {});
+    if (!sharing_.fits(i, to)) return false;
+    times_.place_whole(i, to);
+    return true;
   };
   if (moved >= 0 && attempt(both, [&] { return whole(moved, other); })) return true;
   if (given >= 0 && attempt(both, [&] {
-        const Share there{other, problem_.lengths[given], problem_.heads};
         put(taken, {});
-        const bool ok = sharing_.fits(given, other) && put(given, std::span(&there, 1));
-        return ok && whole(taken, rank);
+        return whole(given, other) && whole(taken, rank);
       })) {
     return true;
   }
@@ -172,8 +177,8 @@ bool ElasticSearch::attempt(std::span<const std::int64_t> ranks, Change change) 
   return false;
 }
 
-// Places a sequence anew, on no rank for now if there are no shares; false if there is no room.
-bool ElasticSearch::put(std::int64_t i, std::span<const Share> shares) {
+// Places a sequence anew, or on no rank for now if there are no shares.
+void ElasticSearch::put(std::int64_t i, std::span<const Share> shares) {
   --budget_;
   const bool known =
       std::any_of(undo_.begin(), undo_.begin() + static_cast<std::ptrdiff_t>(undo_size_),
@@ -187,7 +192,6 @@ bool ElasticSearch::put(std::int64_t i, std::span<const Share> shares) {
   }
   if (times_.placed(i)) times_.remove(i);
   if (!shares.empty()) times_.place(i, shares);
-  return true;
 }
 
 bool ElasticSearch::put_level(std::int64_t i, std::span<const std::int64_t> bag) {

@@ -38,7 +38,7 @@ class ElasticSearch {
   /// Makes a change by placing sequences anew, levels what `ranks` share, and keeps it if it pays.
   template <class Change>
   bool attempt(std::span<const std::int64_t> ranks, Change change);
-  bool put(std::int64_t i, std::span<const Share> shares);
+  void put(std::int64_t i, std::span<const Share> shares);
   bool put_level(std::int64_t i, std::span<const std::int64_t> bag);
   void level_shared(std::int64_t rank);
   void keep();

@@ -109,7 +109,6 @@ Work StepTimes::excess_of(Ticks time) {
 }
 
 Work StepTimes::price_of_moving(std::int64_t slowest) const {
-  if (slowest < 0) return 0;
   const Work tokens = std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), Work{0});
   const Work steepest = 4 * above(time(slowest)) * above(time(slowest)) * above(time(slowest));
   return steepest * (kIdeal >> kDroppedBits) / 100 * problem_.ranks / std::max<Work>(tokens, 1);

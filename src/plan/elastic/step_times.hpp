@@ -56,7 +56,7 @@ class StepTimes {
   static constexpr int kDroppedBits = 12;
   struct RankState {
     Ticks time = 0;
-    Ticks compute = 0;  ///< at speed 1
+    Ticks compute = 0;  ///< at average speed
     std::int64_t tokens = 0;
     std::int64_t attention_tokens = 0;
     // Rows that leave and arrive, within the node and beyond it; around attention times heads.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "plan/predicted_time.hpp"
 
@@ -18,22 +17,27 @@ std::int64_t rounded(double value) {
   return std::llround(std::min(value, kMost));
 }
 
+// In whole units of 2^-32, so that no CPU may round the sum differently.
+double sum_of(const std::vector<double>& speeds) {
+  std::int64_t sum = 0;
+  for (const double speed : speeds) sum += rounded(std::ldexp(speed, 32));
+  return std::ldexp(static_cast<double>(sum), -32);
+}
+
 }  // namespace
 
 TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machine.ranks_per_node) {
   const Machine& machine = problem.machine;
   const CostModel& cost = problem.work.cost();
+  const double ranks = static_cast<double>(problem.ranks);
+  const double mean_speed = machine.speeds.empty() ? 1 : sum_of(machine.speeds) / ranks;
   for (const double speed : machine.speeds) {
-    speeds_.push_back(rounded(speed * (1 << kSpeedBits)));
-    slowness_.push_back(rounded(1 / speed * (1 << kSpeedBits)));
+    speeds_.push_back(rounded(speed / mean_speed * (1 << kSpeedBits)));
+    slowness_.push_back(rounded(mean_speed / speed * (1 << kSpeedBits)));
   }
-  std::int64_t all_speeds = problem.ranks << kSpeedBits;
-  if (!speeds_.empty())
-    all_speeds = std::accumulate(speeds_.begin(), speeds_.end(), std::int64_t{0});
-  const double capacity = static_cast<double>(all_speeds) / (1 << kSpeedBits);
   // Work that costs nothing leaves only traffic to compare, in a unit that does not matter.
   const double fair =
-      problem.work.total() == 0 ? 1 : problem.work.value(problem.work.total()) / capacity;
+      problem.work.total() == 0 ? 1 : problem.work.value(problem.work.total()) / ranks;
   const double ticks_per_work = static_cast<double>(kIdeal) / fair;
 
   // As many bits behind the point as the largest sequence leaves room for.
@@ -54,7 +58,8 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
     whole_[i] = compute(i, problem.lengths[i], problem.heads);
   }
 
-  const double tick = fair * seconds_per_work(machine, cost) / static_cast<double>(kIdeal);
+  const double tick =
+      fair / mean_speed * seconds_per_work(machine, cost) / static_cast<double>(kIdeal);
   const double row = static_cast<double>(cost.d_model() * machine.bytes_per_element);
   const double attention = kAttentionPasses * static_cast<double>(machine.layers);
   const double bandwidths[] = {machine.bandwidth_within, machine.bandwidth_between};

@@ -23,18 +23,19 @@ class TickModel {
  public:
   explicit TickModel(const PlanProblem& problem);
 
-  /// Compute time at speed 1.
+  /// Compute time on a rank of average speed: all work is the ideal time on every rank.
   Ticks compute(std::int64_t i, std::int64_t tokens, std::int64_t heads) const {
     return (per_token_[i] * tokens + per_head_[i] * heads) >> fraction_bits_;
   }
   Ticks whole(std::int64_t i) const { return whole_[i]; }
   Ticks of_heads(std::int64_t i, std::int64_t heads) const { return compute(i, 0, heads); }
 
+  /// What such a time is on a rank.
   Ticks at_speed_of(std::int64_t rank, Ticks work) const {
     if (slowness_.empty()) return work;
     return static_cast<Ticks>((Work{work} * slowness_[rank]) >> kSpeedBits);
   }
-  /// Work that takes `time` on a rank.
+  /// And the other way round: what a rank does in a time.
   Ticks work_within(std::int64_t rank, Ticks time) const {
     if (speeds_.empty()) return time;
     return static_cast<Ticks>((Work{time} * speeds_[rank]) >> kSpeedBits);

@@ -26,12 +26,24 @@ struct Solution {
   BagOfItem bag_of;
   Assignment assignment;
   Ticks ticks = -1;
+  std::int64_t moved_tokens = 0;
 
   bool operator<(const Solution& other) const {
     if (ticks != other.ticks) return ticks < other.ticks;
-    return assignment.moved_tokens < other.assignment.moved_tokens;
+    return moved_tokens < other.moved_tokens;
   }
 };
+
+std::int64_t moved_tokens(const PlanProblem& problem, const Assignment& assignment) {
+  std::int64_t moved = 0;
+  for (std::int64_t i = 0; i < std::ssize(problem.lengths); ++i) {
+    for (std::int64_t c = assignment.chunk_offsets[i]; c < assignment.chunk_offsets[i + 1]; ++c) {
+      const Chunk& chunk = assignment.chunks[c];
+      if (chunk.rank != problem.homes[i]) moved += chunk.tokens;
+    }
+  }
+  return moved;
+}
 
 class FixedSolver {
  public:
@@ -106,7 +118,9 @@ class FixedSolver {
 
   // Put off until there is something to compare with.
   void rate(Solution& solution) const {
-    if (solution.ticks < 0) solution.ticks = fixed_.ticks.largest(problem_, solution.assignment);
+    if (solution.ticks >= 0) return;
+    solution.ticks = fixed_.ticks.largest(problem_, solution.assignment);
+    solution.moved_tokens = moved_tokens(problem_, solution.assignment);
   }
 
   bool leave_more_room() {

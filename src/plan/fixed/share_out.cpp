@@ -177,7 +177,6 @@ class Sharing {
       chunks_.push_back(chunk);
       const Ticks ticks = fixed_.ticks.of_work(problem_.work.chunk(i, chunk));
       loads_[share.rank] += equal_ ? ticks : StepTicks::shared(ticks, inverse(share.rank));
-      if (!share.home) moved_tokens_ += share.tokens;
       if (!fixed_.capped) continue;
       tokens_[share.rank] += share.tokens;
       head_tokens_[share.rank] += Work{problem_.lengths[i]} * share.heads;
@@ -194,7 +193,6 @@ class Sharing {
       out.chunks.insert(out.chunks.end(), first, first + slice.count);
       out.chunk_offsets.push_back(std::ssize(out.chunks));
     }
-    out.moved_tokens = moved_tokens_;
     return out;
   }
 
@@ -207,7 +205,6 @@ class Sharing {
   std::vector<Chunk> chunks_;         // in the order of placing
   std::vector<Slice> placed_;         // the chunks of every sequence
   std::vector<Share> shares_;         // of the sequence being placed
-  std::int64_t moved_tokens_ = 0;
 };
 
 }  // namespace
