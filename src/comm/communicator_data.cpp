@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/mpi_check.hpp"
+#include "comm/mpi_transport.hpp"
 
 namespace knapformer {
 namespace {
@@ -65,7 +66,7 @@ Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
     : comm(owned),
       options(std::move(given)),
       device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
-      host_buffers(std::make_shared<decltype(host_buffers)::element_type>()) {
+      transport(std::make_unique<MpiTransport>(*this)) {
   check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");

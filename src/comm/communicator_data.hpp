@@ -14,10 +14,9 @@
 #include <vector>
 
 #include "comm/buffer_pool.hpp"
+#include "comm/transport.hpp"
 
 namespace knapformer {
-
-enum class Progress { kNone, kSome, kDone };
 
 /// Holds memory that MPI may still touch, for good. Rather that than MPI writing to freed memory;
 /// and it cannot be freed late, since Kokkos may be gone by then.
@@ -65,7 +64,7 @@ struct Communicator::Data {
   std::uint64_t exchanges = 0;
   std::string failure;  ///< why this communicator is of no use any more; empty while it is
   std::shared_ptr<BufferPool<Kokkos::DefaultExecutionSpace::memory_space>> device_buffers;
-  std::shared_ptr<BufferPool<Kokkos::SharedHostPinnedSpace>> host_buffers;
+  std::unique_ptr<Transport> transport;
 
  private:
   using Clock = std::chrono::steady_clock;

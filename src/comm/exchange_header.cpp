@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "comm/exchange_header.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "comm/communicator_data.hpp"
+
+namespace knapformer {
+namespace {
+
+void add(std::int64_t bytes, std::int64_t& total, std::uint64_t& shape) {
+  total += bytes;
+  shape = (shape ^ static_cast<std::uint64_t>(bytes)) * 0x100000001b3;  // FNV-1a
+}
+
+}  // namespace
+
+bool ExchangeHeader::matches(const ExchangeHeader& theirs) const {
+  return fingerprint == theirs.fingerprint && sent_bytes == theirs.expected_bytes &&
+         expected_bytes == theirs.sent_bytes && sent_shape == theirs.expected_shape &&
+         expected_shape == theirs.sent_shape;
+}
+
+std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
+                                         std::span<const ReceiveRange> receives,
+                                         std::uint64_t fingerprint) {
+  std::map<int, ExchangeHeader> headers;
+  for (const SendRange& send : sends) {
+    if (send.peer == rank || send.bytes == 0) continue;
+    ExchangeHeader& header = headers[send.peer];
+    add(send.bytes, header.sent_bytes, header.sent_shape);
+  }
+  for (const ReceiveRange& receive : receives) {
+    if (receive.peer == rank || receive.bytes == 0) continue;
+    ExchangeHeader& header = headers[receive.peer];
+    add(receive.bytes, header.expected_bytes, header.expected_shape);
+  }
+  std::vector<ExchangePeer> peers;
+  for (auto& [peer, header] : headers) {
+    header.fingerprint = fingerprint;
+    peers.push_back({peer, header, {}});
+  }
+  return peers;
+}
+
+void verify(Communicator::Data& comm, const ExchangePeer& peer) {
+  if (peer.ours.matches(peer.theirs)) return;
+  const bool lower = comm.rank < peer.rank;
+  const ExchangeHeader& a = lower ? peer.ours : peer.theirs;
+  const ExchangeHeader& b = lower ? peer.theirs : peer.ours;
+  comm.fail(fmt::format(
+      "exchange between ranks {} and {}: bytes of another plan or operation are refused "
+      "(fingerprints {:016x} and {:016x}; {} bytes sent, {} expected; back: {} sent, {} expected). "
+      "Call the same operations with the same widths in the same order on all ranks",
+      std::min(comm.rank, peer.rank), std::max(comm.rank, peer.rank), a.fingerprint, b.fingerprint,
+      a.sent_bytes, b.expected_bytes, b.sent_bytes, a.expected_bytes));
+}
+
+std::string describe_exchange(int tag, std::vector<int> ranks) {
+  constexpr std::size_t kNamed = 8;
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kNamed, ranks.size()); ++i) {
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  }
+  if (ranks.size() > kNamed) names += fmt::format(" and {} more", ranks.size() - kNamed);
+  return fmt::format("an exchange (tag {}) with rank {}", tag, names);
+}
+
+}  // namespace knapformer
