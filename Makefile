@@ -38,13 +38,14 @@ define run_tests
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
-.PHONY: help setup build demo check bench asan install
+.PHONY: help setup build demo check bench bench-route asan install
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo      set up this machine, build, and run balanced training on $(RANKS) ranks'
 	@echo 'make check     set up this machine, build, and run every test'
 	@echo 'make bench     set up this machine, build, and time the planner on one core'
+	@echo 'make bench-route  the same for moving tokens between $(RANKS) ranks, beside MPI_Alltoallv'
 	@echo 'make build     set up this machine and build, in build/'
 	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
 	@echo 'make asan      the tests once more, with sanitizers (without those of installing, Python and benchmarks)'
@@ -82,6 +83,11 @@ bench: setup
 	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
 	@cmake --build build -j $(JOBS) --target bench_planner
 	@build/perf/bench_planner $(BENCH_ARGS)
+
+bench-route: setup
+	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
+	@cmake --build build -j $(JOBS) --target bench_route
+	@$(MPIRUN) build/perf/bench_route $(BENCH_ARGS)
 
 asan: setup
 	@echo '== configuring build-asan'
