@@ -19,7 +19,8 @@ using Heads = Kokkos::View<T**, Kokkos::LayoutRight, Device>;
 
 /// What the head buffer must hold, from the attention problems.
 template <class T>
-std::vector<T> expected_heads(const Routing& routing, std::int64_t d_head) {
+std::vector<T> expected_heads(const Routing& routing, std::int64_t d_head,
+                              T (*value)(const Token&, std::int64_t) = tag<T>) {
   std::vector<T> expected(static_cast<std::size_t>(routing.head_rows() * d_head));
   for (const AttentionProblem& problem : routing.attention_problems()) {
     for (std::int64_t t = 0; t < problem.length; ++t) {
@@ -27,7 +28,7 @@ std::vector<T> expected_heads(const Routing& routing, std::int64_t d_head) {
         for (std::int64_t d = 0; d < d_head; ++d) {
           const std::int64_t at = (problem.offset + t * problem.heads + h) * d_head + d;
           expected.at(static_cast<std::size_t>(at)) =
-              tag<T>({problem.sequence, t}, (problem.first_head + h) * d_head + d);
+              value({problem.sequence, t}, (problem.first_head + h) * d_head + d);
         }
       }
     }
@@ -59,6 +60,24 @@ TEST_P(Attention, SplitsHeadsAndJoinsThemAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadCounts, Attention, ::testing::Values(1, 5, 24));
+
+TEST(Attention, IntegersBesideTwoByteTokensStayExact) {
+  for_all_routings(world(), 5, {0, 1}, [](const Routing& routing) {
+    const Device exec;
+    const auto tokens = routed_tokens(routing);
+    const auto a = filled<PerHead<std::uint16_t>>(tokens, awkward<std::uint16_t>, 5, 3);
+    const auto b = filled<PerHead<std::int32_t>>(tokens, awkward<std::int32_t>, 5, 1);
+    const auto c = filled<PerHead<std::int64_t>>(tokens, awkward<std::int64_t>, 5, 2);
+    const auto [ha, hb, hc] = routing.pre_attention(exec, a, b, c);
+    EXPECT_EQ(values(ha), expected_heads(routing, 3, awkward<std::uint16_t>));
+    EXPECT_EQ(values(hb), expected_heads(routing, 1, awkward<std::int32_t>));
+    EXPECT_EQ(values(hc), expected_heads(routing, 2, awkward<std::int64_t>));
+    const auto [ta, tb, tc] = routing.post_attention(exec, ha, hb, hc);
+    EXPECT_EQ(values(ta), values(a));
+    EXPECT_EQ(values(tb), values(b));
+    EXPECT_EQ(values(tc), values(c));
+  });
+}
 
 TEST(Attention, ProblemsCoverEveryHeadOfEverySequenceOnce) {
   const Communicator group = world();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <knapformer/route/balancer.hpp>
@@ -12,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/mpi_test.hpp"
@@ -109,8 +111,52 @@ inline Plan uneven_plan(int ranks, std::int64_t heads, std::uint64_t seed) {
   return Plan(ranks, heads, CostModel::transformer(16), homes, lengths, offsets, chunks);
 }
 
+/// Sequences of 5, 0 and 9 tokens on each of `homes`, cut into equal chunks for some of `workers`.
+inline Plan plan_between(int ranks, std::int64_t heads, const std::vector<int>& homes,
+                         const std::vector<int>& workers) {
+  std::vector<std::int64_t> home_of, lengths, offsets{0};
+  std::vector<Chunk> chunks;
+  for (const int home : homes) {
+    for (const std::int64_t length : {5, 0, 9}) {
+      const std::int64_t parts = std::min({length, heads, std::ssize(workers)});
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const auto worker = static_cast<std::size_t>(i + home + length) % workers.size();
+        const auto cut = [&](std::int64_t total, std::int64_t part) {
+          return total * part / parts;
+        };
+        chunks.push_back({workers[worker], cut(length, i), cut(length, i + 1) - cut(length, i),
+                          cut(heads, i), cut(heads, i + 1) - cut(heads, i)});
+      }
+      home_of.push_back(home);
+      lengths.push_back(workers.empty() ? 0 : length);
+      offsets.push_back(std::ssize(chunks));
+    }
+  }
+  return Plan(ranks, heads, CostModel::transformer(16), home_of, lengths, offsets, chunks);
+}
+
+/// Plans in which ranks have nothing before routing, nothing after, or neither, with their names.
+inline std::vector<std::pair<std::string, Plan>> idle_plans(int ranks, std::int64_t heads) {
+  std::vector<int> all, even, odd, lower;
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back(r);
+    (r % 2 == 0 ? even : odd).push_back(r);
+    if (2 * r < ranks) lower.push_back(r);
+  }
+  const auto plan = [&](const std::vector<int>& homes, const std::vector<int>& workers) {
+    return plan_between(ranks, heads, homes, workers);
+  };
+  return {{"half have nothing before", plan(even, all)},
+          {"half have nothing after", plan(all, lower)},
+          {"half send to the other half", plan(even, odd)},
+          {"half are idle", plan(even, even)},
+          {"one sends to one", plan({ranks - 1}, {0})},
+          {"no tokens", plan(all, {})},
+          {"no sequences", plan({}, all)}};
+}
+
 /// Routings of many plans, with what made them in the trace of the test: those of a Balancer for
-/// every topology, and uneven ones.
+/// every topology, uneven ones, and ones that leave ranks idle.
 inline void for_all_routings(const Communicator& group, std::int64_t heads,
                              const std::vector<std::uint64_t>& seeds,
                              const std::function<void(const Routing&)>& check) {
@@ -122,6 +168,10 @@ inline void for_all_routings(const Communicator& group, std::int64_t heads,
     }
     SCOPED_TRACE("uneven plan");
     check(Routing(group, uneven_plan(group.size(), heads, seed)));
+  }
+  for (const auto& [name, plan] : idle_plans(group.size(), heads)) {
+    SCOPED_TRACE(testing::Message() << heads << " heads, " << name);
+    check(Routing(group, plan));
   }
 }
 
@@ -154,6 +204,22 @@ inline std::vector<Token> routed_tokens(const Routing& routing) {
   return tokens;
 }
 
+/// The first token of each of this rank's home sequences, and of the sequence of each of its
+/// chunks.
+inline std::vector<Token> home_sequences(const Routing& routing) {
+  std::vector<Token> tokens;
+  for (std::int64_t s = 0; s < routing.plan().sequences(); ++s) {
+    if (routing.plan().homes()[static_cast<std::size_t>(s)] == routing.group().rank())
+      tokens.push_back({s, 0});
+  }
+  return tokens;
+}
+inline std::vector<Token> chunk_sequences(const Routing& routing) {
+  std::vector<Token> tokens;
+  for (const LocalChunk& local : routing.chunks()) tokens.push_back({local.sequence, 0});
+  return tokens;
+}
+
 /// What element `column` of a token's row holds: a small integer, exact in every type used.
 template <class T>
 T tag(const Token& token, std::int64_t column) {
@@ -161,23 +227,44 @@ T tag(const Token& token, std::int64_t column) {
   return static_cast<T>(value % (sizeof(T) == 1 ? 251 : 65521 / (sizeof(T) == 2 ? 2 : 1)));
 }
 
-/// A packed view with the tag of every element; V is LayoutRight with dynamic and static extents
-/// such that `extents` fits it.
-template <class V, class... Extents>
-V tagged(const std::vector<Token>& tokens, Extents... extents) {
-  V view("tagged", tokens.size(), extents...);
+/// Integers that floating-point types of 2, 4 and 8 bytes round, where T holds them; as 2-byte
+/// storage, bit patterns of all kinds.
+template <class T>
+T awkward(const Token& token, std::int64_t column) {
+  constexpr std::int64_t kBig = (std::int64_t{1} << 53) + 1;
+  constexpr std::array<std::int64_t, 5> kIntegers{257, 1023, (1 << 24) + 1, -((1 << 24) + 1),
+                                                  sizeof(T) == 8 ? kBig : 65537};
+  const auto which = static_cast<std::size_t>(token.sequence * 3 + token.position + column);
+  if constexpr (sizeof(T) == 2) {
+    return static_cast<T>((which + 1) * 0x9e3779b97f4a7c15 >> 48);
+  } else {
+    return static_cast<T>(kIntegers[which % kIntegers.size()]);
+  }
+}
+
+/// A packed view of `value(token, column)` for every element of every token's row; V is LayoutRight
+/// with dynamic and static extents such that `extents` fits it.
+template <class V, class Value, class... Extents>
+V filled(const std::vector<Token>& tokens, const Value& value, Extents... extents) {
+  V view("filled", tokens.size(), extents...);
   const std::int64_t columns =
       tokens.empty() ? 0 : static_cast<std::int64_t>(view.size() / tokens.size());
   using T = typename V::value_type;
   Kokkos::View<T*, Kokkos::HostSpace> host("host", view.size());
   for (std::size_t i = 0; i < view.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    host(i) = tag<T>(tokens[static_cast<std::size_t>(at / columns)], at % columns);
+    host(i) = value(tokens[static_cast<std::size_t>(at / columns)], at % columns);
   }
   Kokkos::deep_copy(
       Kokkos::View<T*, Device, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(view.data(), view.size()),
       host);
   return view;
+}
+
+/// The same with the tag of every element.
+template <class V, class... Extents>
+V tagged(const std::vector<Token>& tokens, Extents... extents) {
+  return filled<V>(tokens, tag<typename V::value_type>, extents...);
 }
 
 /// The elements of a contiguous view, in memory order.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <tuple>
 #include <type_traits>
 
 #include "route/route_support.hpp"
@@ -16,6 +17,9 @@ using namespace test;  // NOLINT: a test file
 using Doubles = Kokkos::View<double**, Kokkos::LayoutRight, Device>;
 using Floats = Kokkos::View<float*, Kokkos::LayoutRight, Device>;
 using Positions = Kokkos::View<std::int32_t* [3], Kokkos::LayoutRight, Device>;
+using Halves = Kokkos::View<std::uint16_t**, Kokkos::LayoutRight, Device>;  // bfloat16, stored
+using Integers = Kokkos::View<std::int32_t*, Kokkos::LayoutRight, Device>;
+using LongIntegers = Kokkos::View<std::int64_t**, Kokkos::LayoutRight, Device>;
 using Bytes = Kokkos::View<std::uint8_t***, Kokkos::LayoutRight, Device>;
 
 const std::vector<std::uint64_t> kSeeds{0, 1, 2, 3, 4, 5};
@@ -48,6 +52,27 @@ TEST(Route, MovesEveryRowOfEveryTypeAndBack) {
     EXPECT_EQ(values(hb), values(b));
     EXPECT_EQ(values(hc), values(c));
     EXPECT_EQ(values(hd), values(d));
+  });
+}
+
+TEST(Route, IntegersBesideTwoByteTokensStayExact) {
+  for_all_routings(world(), 11, {0, 1}, [](const Routing& routing) {
+    const Device exec;
+    const auto awkward_views = [](const std::vector<Token>& tokens) {
+      return std::tuple(filled<Halves>(tokens, awkward<std::uint16_t>, 6),
+                        filled<Integers>(tokens, awkward<std::int32_t>),
+                        filled<LongIntegers>(tokens, awkward<std::int64_t>, 2));
+    };
+    const auto [a, b, c] = awkward_views(home_tokens(routing));
+    const auto [xa, xb, xc] = awkward_views(routed_tokens(routing));
+    const auto [ra, rb, rc] = routing.route(exec, a, b, c);
+    EXPECT_EQ(values(ra), values(xa));
+    EXPECT_EQ(values(rb), values(xb));
+    EXPECT_EQ(values(rc), values(xc));
+    const auto [ha, hb, hc] = routing.reverse_route(exec, ra, rb, rc);
+    EXPECT_EQ(values(ha), values(a));
+    EXPECT_EQ(values(hb), values(b));
+    EXPECT_EQ(values(hc), values(c));
   });
 }
 
