@@ -27,6 +27,7 @@ struct Sides {
   const char* name;
   Side from;
   Side to;
+  bool sums = false;
 };
 
 Sides sides_of(Movement movement, const Routing& routing) {
@@ -34,6 +35,8 @@ Sides sides_of(Movement movement, const Routing& routing) {
   const Side routed{"routed rows", routing.routed_rows(), 1};
   const Side tokens{"routed rows", routing.routed_rows(), routing.plan().heads()};
   const Side heads{"head rows", routing.head_rows(), 1};
+  const Side sequences{"home sequences", routing.home_sequences(), 1};
+  const Side chunks{"chunks", std::ssize(routing.chunks()), 1};
   switch (movement) {
     case Movement::kRoute:
       return {"route", home, routed};
@@ -43,6 +46,10 @@ Sides sides_of(Movement movement, const Routing& routing) {
       return {"pre_attention", tokens, heads};
     case Movement::kPostAttention:
       return {"post_attention", heads, tokens};
+    case Movement::kRouteSequences:
+      return {"route_sequences", sequences, chunks};
+    case Movement::kRouteSequencesAdjoint:
+      return {"route_sequences_adjoint", chunks, sequences, true};
   }
   throw Error("routing: unknown movement");
 }
@@ -72,6 +79,18 @@ bool overlap(const ConstRows& a, const ConstRows& b) {
          before(b.data, a.data + bytes_of(a));
 }
 
+/// What keeps rows from being summed; empty when nothing does.
+std::string complaint_about_sum(const ConstRows& view, const char* what, std::size_t index) {
+  const std::size_t size = element_bytes(view.element);
+  if (size == 0) return fmt::format("{} {} is neither float nor double", what, index);
+  if (static_cast<std::size_t>(view.item_bytes) % size != 0 ||
+      reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
+    return fmt::format("{} {} has rows of {} bytes at {}, which do not hold elements of {} bytes",
+                       what, index, view.item_bytes, static_cast<const void*>(view.data), size);
+  }
+  return {};
+}
+
 std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
                             std::span<const Rows> to) {
   if (from.size() != to.size()) {
@@ -84,6 +103,13 @@ std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
       return fmt::format("output {} has rows of {} bytes, input {} of {}", i, to[i].item_bytes, i,
                          from[i].item_bytes);
     }
+    if (from[i].element != to[i].element) {
+      return fmt::format("output {0} and input {0} have elements of different types", i);
+    }
+    if (sides.sums) {
+      if (auto text = complaint_about_sum(from[i], "input", i); !text.empty()) return text;
+      if (auto text = complaint_about_sum(to[i], "output", i); !text.empty()) return text;
+    }
     for (std::size_t j = 0; j < from.size(); ++j) {
       if (overlap(to[i], from[j])) return fmt::format("output {} overlaps input {}", i, j);
       if (j < i && overlap(to[i], to[j])) return fmt::format("output {} overlaps output {}", i, j);
@@ -92,10 +118,15 @@ std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
   return {};
 }
 
-/// Ranks whose plans or operations differ must not take each other's bytes. Other widths show in
-/// the sizes of the ranges, which the exchange compares itself.
-std::uint64_t fingerprint(const Plan& plan, Movement movement) {
-  return (plan.hash() ^ static_cast<std::uint64_t>(movement)) * 0x9e3779b97f4a7c15;
+/// Ranks whose plans, operations or types differ must not take each other's bytes. Other widths
+/// show in the sizes of the ranges, which the exchange compares itself.
+std::uint64_t fingerprint(const Plan& plan, Movement movement, std::span<const ConstRows> views) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
+  std::uint64_t value = (plan.hash() ^ static_cast<std::uint64_t>(movement)) * kOdd;
+  for (const ConstRows& view : views) {
+    value = (value ^ static_cast<std::uint64_t>(view.element)) * kOdd;
+  }
+  return value;
 }
 
 template <class Range, class View>
@@ -119,7 +150,7 @@ struct PackedRows {
     memory = group.scratch(exec, total);
     std::byte* next = memory.get();
     for (const ConstRows& view : views) {
-      parts.push_back({next, rows, 1, view.item_bytes, true});
+      parts.push_back({next, rows, 1, view.item_bytes, true, view.element});
       next += bytes(view);
     }
   }
@@ -191,6 +222,29 @@ Request Routing::Data::join_heads(const MoveArguments& move) const {
   return request;
 }
 
+/// Rows of other ranks arrive in a buffer. They are summed when all are there, with those of this
+/// rank from their place.
+Request Routing::Data::sum_at_home(const MoveArguments& move) const {
+  PackedRows summands(group, move.exec, summand_rows, move.from);
+  std::vector<SendRange> sends;
+  std::vector<ReceiveRange> receives;
+  for (std::size_t i = 0; i < move.from.size(); ++i) {
+    add_ranges(sends, return_runs, move.from[i]);
+    add_ranges(receives, summand_runs, summands.parts[i]);
+  }
+  auto sum = [exec = move.exec, list = terms,
+              from = std::vector<ConstRows>(move.from.begin(), move.from.end()),
+              arrived = summands.parts, to = std::vector<Rows>(move.to.begin(), move.to.end())] {
+    for (std::size_t i = 0; i < to.size(); ++i) sum_terms(exec, list, from[i], arrived[i], to[i]);
+  };
+  return group.start_exchange(move.exec, sends, receives, move.fingerprint,
+                              both(move.keep_alive, summands.memory), std::move(sum));
+}
+
+std::int64_t Routing::output_rows(Movement movement) const {
+  return sides_of(movement, *this).to.rows;
+}
+
 Request Routing::start(const Device& exec, Movement movement, std::span<const ConstRows> from,
                        std::span<const Rows> to, std::shared_ptr<void> keep_alive) const {
   const Sides sides = sides_of(movement, *this);
@@ -198,7 +252,8 @@ Request Routing::start(const Device& exec, Movement movement, std::span<const Co
     group().fail(fmt::format("{}: {}", sides.name, text));
   }
   Kokkos::Profiling::ScopedRegion region(std::string("KnapFormer::") + sides.name);
-  const MoveArguments move{exec, from, to, std::move(keep_alive), fingerprint(plan(), movement)};
+  const MoveArguments move{exec, from, to, std::move(keep_alive),
+                           fingerprint(plan(), movement, from)};
   switch (movement) {
     case Movement::kRoute:
       return data_->move_rows(move, data_->home_runs, data_->routed_runs);
@@ -208,6 +263,10 @@ Request Routing::start(const Device& exec, Movement movement, std::span<const Co
       return data_->split_heads(move);
     case Movement::kPostAttention:
       return data_->join_heads(move);
+    case Movement::kRouteSequences:
+      return data_->move_rows(move, data_->sequence_runs, data_->chunk_runs);
+    case Movement::kRouteSequencesAdjoint:
+      return data_->sum_at_home(move);
   }
   throw Error("routing: unknown movement");
 }

@@ -56,15 +56,15 @@ void add_tiles(std::vector<BlockTile>& tiles, const BlockTile& block) {
   }
 }
 
-Kokkos::View<const BlockTile*, Device> to_device(const std::vector<BlockTile>& tiles) {
+template <class T>
+Kokkos::View<const T*, Device> to_device(const std::vector<T>& list) {
   const Device exec;
-  Kokkos::View<BlockTile*, Device> view(
-      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::block tiles"),
-      tiles.size());
-  const Kokkos::View<const BlockTile*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>
-      host(tiles.data(), tiles.size());
+  Kokkos::View<T*, Device> view(
+      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::index list"), list.size());
+  const Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(
+      list.data(), list.size());
   Kokkos::deep_copy(exec, view, host);
-  exec.fence("KnapFormer::block tiles");
+  exec.fence("KnapFormer::index list");
   return view;
 }
 
@@ -84,6 +84,8 @@ Routing::Data::Data(Communicator communicator, Plan the_plan)
   }
   find_route_runs();
   find_attention_runs();
+  find_sequence_runs();
+  find_sequence_terms();
 }
 
 void Routing::Data::find_route_runs() {
@@ -143,6 +145,58 @@ void Routing::Data::find_attention_runs() {
   blocks.tiles = to_device(local);
 }
 
+void Routing::Data::find_sequence_runs() {
+  const int me = group.rank();
+  RunList sends(sequence_runs, plan.ranks());
+  RunList receives(chunk_runs, plan.ranks());
+  std::vector<std::int64_t> next_home(static_cast<std::size_t>(plan.ranks()), 0);
+  std::vector<std::int64_t> next_chunk(next_home);
+  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
+    const std::int64_t home = plan.homes()[static_cast<std::size_t>(s)];
+    const std::int64_t home_row = next_home[static_cast<std::size_t>(home)]++;
+    for (const Chunk& chunk : plan.chunks(s)) {
+      const std::int64_t chunk_row = next_chunk[static_cast<std::size_t>(chunk.rank)]++;
+      if (home == me) sends.add(chunk.rank, home_row, chunk_row, 1);
+      if (chunk.rank == me) receives.add(home, chunk_row, home_row, 1);
+    }
+  }
+  home_sequences = next_home[static_cast<std::size_t>(me)];
+}
+
+/// The plan orders sequences by home, so the chunks that a rank has of one home lie next to each
+/// other, and their rows travel home as one range.
+void Routing::Data::find_sequence_terms() {
+  const int me = group.rank();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(plan.ranks()), 0);
+  for (const RowRun& run : sequence_runs) counts[static_cast<std::size_t>(run.peer)] += run.rows;
+  std::vector<std::int64_t> next(counts.size(), 0);  // row of the next term from each rank
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (static_cast<int>(r) == me || counts[r] == 0) continue;
+    next[r] = std::ssize(chunks) + summand_rows;
+    summand_runs.push_back({static_cast<int>(r), summand_rows, counts[r]});
+    summand_rows += counts[r];
+  }
+  for (auto run = chunk_runs.begin(); run != chunk_runs.end();) {
+    RowRun all = *run;
+    while (++run != chunk_runs.end() && run->peer == all.peer) all.rows += run->rows;
+    if (all.peer == me) {
+      next[static_cast<std::size_t>(me)] = all.first_row;
+    } else {
+      return_runs.push_back(all);
+    }
+  }
+  std::vector<std::int64_t> offsets{0};
+  std::vector<std::int64_t> rows;
+  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
+    if (plan.homes()[static_cast<std::size_t>(s)] != me) continue;
+    for (const Chunk& chunk : plan.chunks(s)) {
+      rows.push_back(next[static_cast<std::size_t>(chunk.rank)]++);
+    }
+    offsets.push_back(std::ssize(rows));
+  }
+  terms = {to_device(offsets), to_device(rows), std::ssize(chunks)};
+}
+
 Routing::Routing(Communicator group, Plan plan)
     : data_(std::make_shared<const Data>(std::move(group), std::move(plan))) {}
 
@@ -151,6 +205,7 @@ const Communicator& Routing::group() const { return data_->group; }
 std::int64_t Routing::home_rows() const { return data_->home_rows; }
 std::int64_t Routing::routed_rows() const { return data_->routed_rows; }
 std::int64_t Routing::head_rows() const { return data_->head_rows; }
+std::int64_t Routing::home_sequences() const { return data_->home_sequences; }
 std::span<const LocalChunk> Routing::chunks() const { return data_->chunks; }
 std::span<const AttentionProblem> Routing::attention_problems() const { return data_->problems; }
 
@@ -163,6 +218,10 @@ std::int64_t Routing::routed_back_rows() const {
 std::int64_t Routing::attention_rows_sent() const { return data_->packed_rows; }
 std::int64_t Routing::attention_rows_returned() const {
   return rows_of_others(data_->head_runs, data_->group.rank());
+}
+std::int64_t Routing::sequence_rows_sent() const { return data_->summand_rows; }
+std::int64_t Routing::sequence_rows_returned() const {
+  return rows_of_others(data_->return_runs, data_->group.rank());
 }
 
 }  // namespace knapformer

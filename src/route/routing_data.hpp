@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "route/block_copy.hpp"
+#include "route/sequence_sum.hpp"
 
 namespace knapformer {
 
@@ -36,6 +37,7 @@ struct Routing::Data {
                     const std::vector<RowRun>& receive_runs) const;
   Request split_heads(const MoveArguments& move) const;
   Request join_heads(const MoveArguments& move) const;
+  Request sum_at_home(const MoveArguments& move) const;
 
   Communicator group;
   Plan plan;
@@ -43,6 +45,8 @@ struct Routing::Data {
   std::int64_t routed_rows = 0;
   std::int64_t head_rows = 0;
   std::int64_t packed_rows = 0;  ///< head rows that pre-attention sends away
+  std::int64_t home_sequences = 0;
+  std::int64_t summand_rows = 0;  ///< rows of home sequences that other ranks send to be summed
   std::vector<LocalChunk> chunks;
   std::vector<AttentionProblem> problems;
   std::vector<RowRun> home_runs;    ///< home rows, by the rank that computes them; this one too
@@ -50,10 +54,17 @@ struct Routing::Data {
   std::vector<RowRun> head_runs;    ///< head rows, by the rank that has their tokens; others only
   std::vector<RowRun> packed_runs;  ///< packed rows, by the rank that has their heads; others only
   BlockTiles blocks;
+  std::vector<RowRun> sequence_runs;  ///< home sequences, by the ranks of their bags; this one too
+  std::vector<RowRun> chunk_runs;     ///< chunks, by their home; this one too
+  std::vector<RowRun> summand_runs;   ///< summands, by the rank that has the chunk; others only
+  std::vector<RowRun> return_runs;    ///< chunks, by their home; others only
+  SequenceTerms terms;
 
  private:
   void find_route_runs();
   void find_attention_runs();
+  void find_sequence_runs();
+  void find_sequence_terms();
 };
 
 }  // namespace knapformer

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// <A x, y> = <x, A^T y> over the whole group, for all four operations. The values are small
+// <A x, y> = <x, A^T y> over the whole group, for every operation. The values are small
 // integers, so both sides are exact and compared for equality.
 
 #include <gtest/gtest.h>
+
+#include <iterator>
 
 #include "route/route_support.hpp"
 
@@ -61,6 +63,11 @@ TEST(Adjoint, IsTheTransposeOfEachOperation) {
               dot(group, tokens, routing.pre_attention_adjoint(exec, heads)));
     EXPECT_EQ(dot(group, routing.post_attention(exec, heads), tokens),
               dot(group, heads, routing.post_attention_adjoint(exec, tokens)));
+
+    const auto sequences = random_view<Matrix>(random, routing.home_sequences(), kWidth);
+    const auto chunks = random_view<Matrix>(random, std::ssize(routing.chunks()), kWidth);
+    EXPECT_EQ(dot(group, routing.route_sequences(exec, sequences), chunks),
+              dot(group, sequences, routing.route_sequences_adjoint(exec, chunks)));
   });
 }
 
@@ -74,10 +81,15 @@ TEST(Adjoint, AllFormsAgree) {
   const auto tokens = random_view<PerHead>(random, routing.routed_rows(), kHeads, kWidth);
   const auto heads = random_view<Matrix>(random, routing.head_rows(), kWidth);
 
+  const auto sequences = random_view<Matrix>(random, routing.home_sequences(), kWidth);
+  const auto chunks = random_view<Matrix>(random, std::ssize(routing.chunks()), kWidth);
+
   const Matrix to_home("out", home.extent(0), kWidth);
   const Matrix to_routed("out", routed.extent(0), kWidth);
   const PerHead to_tokens("out", tokens.extent(0), kHeads, kWidth);
   const Matrix to_heads("out", heads.extent(0), kWidth);
+  const Matrix to_sequences("out", sequences.extent(0), kWidth);
+  const Matrix to_chunks("out", chunks.extent(0), kWidth);
 
   routing.route_adjoint_into(exec, std::tie(to_home), routed);
   EXPECT_EQ(values(to_home), values(routing.start_route_adjoint(exec, routed).wait()));
@@ -96,6 +108,16 @@ TEST(Adjoint, AllFormsAgree) {
   EXPECT_EQ(values(to_tokens), values(routing.post_attention(exec, heads)));
   routing.start_post_attention_adjoint_into(exec, std::tuple(to_heads), tokens).wait();
   EXPECT_EQ(values(to_heads), values(routing.pre_attention(exec, tokens)));
+
+  routing.route_sequences_into(exec, std::tie(to_chunks), sequences);
+  EXPECT_EQ(values(to_chunks), values(routing.start_route_sequences(exec, sequences).wait()));
+  routing.route_sequences_adjoint_into(exec, std::tie(to_sequences), chunks);
+  EXPECT_EQ(values(to_sequences),
+            values(routing.start_route_sequences_adjoint(exec, chunks).wait()));
+  routing.start_route_sequences_into(exec, std::tuple(to_chunks), sequences).wait();
+  EXPECT_EQ(values(to_chunks), values(routing.route_sequences(exec, sequences)));
+  routing.start_route_sequences_adjoint_into(exec, std::tuple(to_sequences), chunks).wait();
+  EXPECT_EQ(values(to_sequences), values(routing.route_sequences_adjoint(exec, chunks)));
 }
 
 }  // namespace

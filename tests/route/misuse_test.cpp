@@ -75,6 +75,41 @@ TEST_F(Misuse, WrongFirstExtentOfTheWayBackAndOfHeads) {
       on_last("post_attention: input 0 has")));
 }
 
+TEST_F(Misuse, WrongNumberOfSequencesOrChunks) {
+  EXPECT_EQ(message_of([&](const Routing& r) { r.route_sequences(exec, rows(3)); },
+                       [&](const Routing& r) { r.route_sequences(exec, rows(2)); }),
+            on_last("route_sequences: input 0 has 3 rows; its first extent must be 2, this rank's "
+                    "home sequences"));
+  const auto chunks = [](const Routing& r) { return std::ssize(r.chunks()); };
+  EXPECT_TRUE(contains(
+      message_of([&](const Routing& r) { r.route_sequences_adjoint(exec, rows(chunks(r) + 1)); },
+                 [&](const Routing& r) { r.route_sequences_adjoint(exec, rows(chunks(r))); }),
+      on_last("route_sequences_adjoint: input 0 has")));
+}
+
+TEST_F(Misuse, SumsWithoutATypeOrOfPartsOfNumbers) {
+  const auto message = [&](const std::function<void(ConstRows&, Rows&)>& change) {
+    const auto sum = [&](const Routing& r, bool bad) {
+      const Matrix in = rows(std::ssize(r.chunks())), out = rows(r.home_sequences());
+      ConstRows from = rows_of(in);
+      Rows to = rows_of(out);
+      if (bad) change(from, to);
+      r.start(exec, Movement::kRouteSequencesAdjoint, std::span(&from, 1), std::span(&to, 1))
+          .wait();
+    };
+    return message_of([&](const Routing& r) { sum(r, true); },
+                      [&](const Routing& r) { sum(r, false); });
+  };
+  EXPECT_EQ(message([](ConstRows& from, Rows& to) { from.element = to.element = Element::kOther; }),
+            on_last("route_sequences_adjoint: input 0 is neither float nor double"));
+  EXPECT_EQ(message([](ConstRows& from, Rows&) { from.element = Element::kFloat; }),
+            on_last("route_sequences_adjoint: output 0 and input 0 have elements of different "
+                    "types"));
+  EXPECT_TRUE(
+      contains(message([](ConstRows& from, Rows& to) { from.item_bytes = to.item_bytes = 20; }),
+               on_last("route_sequences_adjoint: input 0 has rows of 20 bytes")));
+}
+
 TEST_F(Misuse, WrongHeads) {
   EXPECT_EQ(
       message_of([&](const Routing& r) { r.pre_attention(exec, per_head(r.routed_rows(), 9)); },
@@ -120,6 +155,18 @@ TEST_F(Misuse, AnotherWidthIsRefused) {
   if (world().size() == 1) return;
   const auto message = message_of(
       [&](const Routing& r) { r.route(exec, rows(r.home_rows(), 3), rows(r.home_rows(), 5)); },
+      good);
+  EXPECT_TRUE(contains(message, "another plan or operation are refused")) << message;
+}
+
+TEST_F(Misuse, AnotherTypeOfTheSameSizeIsRefused) {
+  if (world().size() == 1) return;
+  using Floats = Kokkos::View<float**, Kokkos::LayoutRight, Device>;
+  const auto message = message_of(
+      [&](const Routing& r) {
+        r.route(exec, Floats("rows", static_cast<std::size_t>(r.home_rows()), 8),
+                rows(r.home_rows()));
+      },
       good);
   EXPECT_TRUE(contains(message, "another plan or operation are refused")) << message;
 }

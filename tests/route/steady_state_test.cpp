@@ -35,11 +35,16 @@ TEST(SteadyState, AllocatesNothingAndStaysOnItsInstance) {
   const Matrix routed("routed", static_cast<std::size_t>(routing.routed_rows()), 6);
   const Matrix heads("heads", static_cast<std::size_t>(routing.head_rows()), 2);
   const PerHead joined("joined", tokens.extent(0), 8, 2);
+  const auto sequences = tagged<Matrix>(home_sequences(routing), 6);
+  const Matrix conditioning("conditioning", routing.chunks().size(), 6);
+  const Matrix sums("sums", sequences.extent(0), 6);
   const auto step = [&] {
     routing.route_into(exec, std::tie(routed), home);
     routing.pre_attention_into(exec, std::tie(heads), tokens);
     routing.post_attention_into(exec, std::tie(joined), heads);
     routing.reverse_route_into(exec, std::tie(back), routed);
+    routing.route_sequences_into(exec, std::tie(conditioning), sequences);
+    routing.route_sequences_adjoint_into(exec, std::tie(sums), conditioning);
   };
   step();
   namespace tools = Kokkos::Tools::Experimental;
@@ -56,12 +61,14 @@ TEST(SteadyState, AllocatesNothingAndStaysOnItsInstance) {
 
   EXPECT_EQ(allocations, 0);
   EXPECT_TRUE(labels.contains("KnapFormer::copy_blocks"));
+  EXPECT_TRUE(labels.contains("KnapFormer::sum_terms"));
   for (const std::string& label : labels) {
     EXPECT_TRUE(label.starts_with("KnapFormer::") || label.starts_with("Kokkos::")) << label;
   }
   EXPECT_EQ(devices, std::set<std::uint32_t>{tools::device_id(exec)});
   EXPECT_EQ(values(back), values(home));
   EXPECT_EQ(values(joined), values(tokens));
+  EXPECT_EQ(values(conditioning), values(tagged<Matrix>(chunk_sequences(routing), 6)));
 }
 
 }  // namespace

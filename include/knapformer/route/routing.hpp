@@ -26,8 +26,15 @@ struct LocalChunk {
   Chunk chunk;
 };
 
-/// The four ways in which rows move.
-enum class Movement { kRoute, kReverseRoute, kPreAttention, kPostAttention };
+/// The ways in which rows move. The last one sums them where they arrive.
+enum class Movement {
+  kRoute,
+  kReverseRoute,
+  kPreAttention,
+  kPostAttention,
+  kRouteSequences,
+  kRouteSequencesAdjoint
+};
 
 /// Views that a started exchange will fill. wait() returns them.
 template <class... Views>
@@ -78,180 +85,190 @@ class Routing {
   const Communicator& group() const;
   std::int64_t home_rows() const;
   std::int64_t routed_rows() const;
-  std::int64_t head_rows() const;  ///< rows of a head buffer here
+  std::int64_t head_rows() const;       ///< rows of a head buffer here
+  std::int64_t home_sequences() const;  ///< this rank's own, those without tokens too
   std::span<const LocalChunk> chunks() const;
   std::span<const AttentionProblem> attention_problems() const;
 
-  // What each movement of one view makes this rank send to other ranks, in rows: times the bytes of
-  // a row of that view for the first two, of one head row [d_head] for the others.
+  // What each movement of one view makes this rank send to other ranks, in rows of that view; for
+  // pre- and post-attention in head rows [d_head].
   std::int64_t routed_away_rows() const;         ///< route
   std::int64_t routed_back_rows() const;         ///< reverse route
   std::int64_t attention_rows_sent() const;      ///< pre-attention
   std::int64_t attention_rows_returned() const;  ///< post-attention
+  std::int64_t sequence_rows_sent() const;       ///< route_sequences
+  std::int64_t sequence_rows_returned() const;   ///< its adjoint
 
   /// Home rows to routed rows. The first dimension of every view is home_rows(), that of the
   /// results routed_rows(); the others stay.
-  template <RowView... V>
-  auto start_route(const Device& exec, const V&... views) const {
+  auto start_route(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kRoute>(exec, views...);
   }
-  template <RowView... V>
-  auto route(const Device& exec, const V&... views) const {
-    return start_new<Movement::kRoute>(exec, views...).wait();
+  auto route(const Device& exec, const RowView auto&... views) const {
+    return start_route(exec, views...).wait();
   }
-  template <class... Out, RowView... V>
-  auto start_route_into(const Device& exec, const std::tuple<Out...>& out,
-                        const V&... views) const {
-    return start_into<Movement::kRoute>(exec, out, views...);
+  auto start_route_into(const Device& exec, const auto& outputs,
+                        const RowView auto&... views) const {
+    return start_into<Movement::kRoute>(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void route_into(const Device& exec, const std::tuple<Out...>& out, const V&... views) const {
-    start_into<Movement::kRoute>(exec, out, views...).wait();
+  void route_into(const Device& exec, const auto& outputs, const RowView auto&... views) const {
+    start_route_into(exec, outputs, views...).wait();
   }
 
   /// Routed rows back to home rows.
-  template <RowView... V>
-  auto start_reverse_route(const Device& exec, const V&... views) const {
+  auto start_reverse_route(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kReverseRoute>(exec, views...);
   }
-  template <RowView... V>
-  auto reverse_route(const Device& exec, const V&... views) const {
-    return start_new<Movement::kReverseRoute>(exec, views...).wait();
+  auto reverse_route(const Device& exec, const RowView auto&... views) const {
+    return start_reverse_route(exec, views...).wait();
   }
-  template <class... Out, RowView... V>
-  auto start_reverse_route_into(const Device& exec, const std::tuple<Out...>& out,
-                                const V&... views) const {
-    return start_into<Movement::kReverseRoute>(exec, out, views...);
+  auto start_reverse_route_into(const Device& exec, const auto& outputs,
+                                const RowView auto&... views) const {
+    return start_into<Movement::kReverseRoute>(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void reverse_route_into(const Device& exec, const std::tuple<Out...>& out,
-                          const V&... views) const {
-    start_into<Movement::kReverseRoute>(exec, out, views...).wait();
+  void reverse_route_into(const Device& exec, const auto& outputs,
+                          const RowView auto&... views) const {
+    start_reverse_route_into(exec, outputs, views...).wait();
   }
 
   /// q, k, v of this rank's tokens [routed_rows x heads x d_head] to head buffers
   /// [head_rows x d_head]. Only sequences with a degree above 1 travel.
-  template <RowView... V>
-  auto start_pre_attention(const Device& exec, const V&... views) const {
+  auto start_pre_attention(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kPreAttention>(exec, views...);
   }
-  template <RowView... V>
-  auto pre_attention(const Device& exec, const V&... views) const {
-    return start_new<Movement::kPreAttention>(exec, views...).wait();
+  auto pre_attention(const Device& exec, const RowView auto&... views) const {
+    return start_pre_attention(exec, views...).wait();
   }
-  template <class... Out, RowView... V>
-  auto start_pre_attention_into(const Device& exec, const std::tuple<Out...>& out,
-                                const V&... views) const {
-    return start_into<Movement::kPreAttention>(exec, out, views...);
+  auto start_pre_attention_into(const Device& exec, const auto& outputs,
+                                const RowView auto&... views) const {
+    return start_into<Movement::kPreAttention>(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void pre_attention_into(const Device& exec, const std::tuple<Out...>& out,
-                          const V&... views) const {
-    start_into<Movement::kPreAttention>(exec, out, views...).wait();
+  void pre_attention_into(const Device& exec, const auto& outputs,
+                          const RowView auto&... views) const {
+    start_pre_attention_into(exec, outputs, views...).wait();
   }
 
   /// Head buffers back to [routed_rows x heads x d_head].
-  template <RowView... V>
-  auto start_post_attention(const Device& exec, const V&... views) const {
+  auto start_post_attention(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kPostAttention>(exec, views...);
   }
-  template <RowView... V>
-  auto post_attention(const Device& exec, const V&... views) const {
-    return start_new<Movement::kPostAttention>(exec, views...).wait();
+  auto post_attention(const Device& exec, const RowView auto&... views) const {
+    return start_post_attention(exec, views...).wait();
   }
-  template <class... Out, RowView... V>
-  auto start_post_attention_into(const Device& exec, const std::tuple<Out...>& out,
-                                 const V&... views) const {
-    return start_into<Movement::kPostAttention>(exec, out, views...);
+  auto start_post_attention_into(const Device& exec, const auto& outputs,
+                                 const RowView auto&... views) const {
+    return start_into<Movement::kPostAttention>(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void post_attention_into(const Device& exec, const std::tuple<Out...>& out,
-                           const V&... views) const {
-    start_into<Movement::kPostAttention>(exec, out, views...).wait();
+  void post_attention_into(const Device& exec, const auto& outputs,
+                           const RowView auto&... views) const {
+    start_post_attention_into(exec, outputs, views...).wait();
+  }
+
+  /// Rows that belong to whole sequences, such as conditioning vectors, to the ranks of their bags
+  /// and nowhere else: [home_sequences x ...], in the order of the lengths given, to one row for
+  /// each of chunks() [chunks x ...], in their order. A sequence without tokens has no chunk, so
+  /// its row goes nowhere.
+  auto start_route_sequences(const Device& exec, const RowView auto&... views) const {
+    return start_new<Movement::kRouteSequences>(exec, views...);
+  }
+  auto route_sequences(const Device& exec, const RowView auto&... views) const {
+    return start_route_sequences(exec, views...).wait();
+  }
+  auto start_route_sequences_into(const Device& exec, const auto& outputs,
+                                  const RowView auto&... views) const {
+    return start_into<Movement::kRouteSequences>(exec, outputs, views...);
+  }
+  void route_sequences_into(const Device& exec, const auto& outputs,
+                            const RowView auto&... views) const {
+    start_route_sequences_into(exec, outputs, views...).wait();
   }
 
   // The transposes. Each takes cotangents shaped like the results of the operation that it belongs
-  // to, and returns cotangents shaped like its arguments. Every operation permutes rows over the
-  // whole group, and the transpose of a permutation is its inverse: the operation back.
+  // to, and returns cotangents shaped like its arguments.
 
-  template <RowView... V>
-  auto start_route_adjoint(const Device& exec, const V&... views) const {
+  /// Sums the rows of all chunks of a sequence at its home, one after another in bag order, so that
+  /// every run gives the same bits; zeros for a sequence without tokens. float and double.
+  auto start_route_sequences_adjoint(const Device& exec, const RowView auto&... views) const {
+    return start_new<Movement::kRouteSequencesAdjoint>(exec, views...);
+  }
+  auto route_sequences_adjoint(const Device& exec, const RowView auto&... views) const {
+    return start_route_sequences_adjoint(exec, views...).wait();
+  }
+  auto start_route_sequences_adjoint_into(const Device& exec, const auto& outputs,
+                                          const RowView auto&... views) const {
+    return start_into<Movement::kRouteSequencesAdjoint>(exec, outputs, views...);
+  }
+  void route_sequences_adjoint_into(const Device& exec, const auto& outputs,
+                                    const RowView auto&... views) const {
+    start_route_sequences_adjoint_into(exec, outputs, views...).wait();
+  }
+
+  // The other operations permute rows over the whole group, and the transpose of a permutation is
+  // its inverse: the operation back.
+
+  auto start_route_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_reverse_route(exec, views...);
   }
-  template <RowView... V>
-  auto route_adjoint(const Device& exec, const V&... views) const {
+  auto route_adjoint(const Device& exec, const RowView auto&... views) const {
     return reverse_route(exec, views...);
   }
-  template <class... Out, RowView... V>
-  auto start_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                const V&... views) const {
-    return start_reverse_route_into(exec, out, views...);
+  auto start_route_adjoint_into(const Device& exec, const auto& outputs,
+                                const RowView auto&... views) const {
+    return start_reverse_route_into(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                          const V&... views) const {
-    reverse_route_into(exec, out, views...);
+  void route_adjoint_into(const Device& exec, const auto& outputs,
+                          const RowView auto&... views) const {
+    reverse_route_into(exec, outputs, views...);
   }
 
-  template <RowView... V>
-  auto start_reverse_route_adjoint(const Device& exec, const V&... views) const {
+  auto start_reverse_route_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_route(exec, views...);
   }
-  template <RowView... V>
-  auto reverse_route_adjoint(const Device& exec, const V&... views) const {
+  auto reverse_route_adjoint(const Device& exec, const RowView auto&... views) const {
     return route(exec, views...);
   }
-  template <class... Out, RowView... V>
-  auto start_reverse_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                        const V&... views) const {
-    return start_route_into(exec, out, views...);
+  auto start_reverse_route_adjoint_into(const Device& exec, const auto& outputs,
+                                        const RowView auto&... views) const {
+    return start_route_into(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void reverse_route_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                  const V&... views) const {
-    route_into(exec, out, views...);
+  void reverse_route_adjoint_into(const Device& exec, const auto& outputs,
+                                  const RowView auto&... views) const {
+    route_into(exec, outputs, views...);
   }
 
-  template <RowView... V>
-  auto start_pre_attention_adjoint(const Device& exec, const V&... views) const {
+  auto start_pre_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_post_attention(exec, views...);
   }
-  template <RowView... V>
-  auto pre_attention_adjoint(const Device& exec, const V&... views) const {
+  auto pre_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return post_attention(exec, views...);
   }
-  template <class... Out, RowView... V>
-  auto start_pre_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                        const V&... views) const {
-    return start_post_attention_into(exec, out, views...);
+  auto start_pre_attention_adjoint_into(const Device& exec, const auto& outputs,
+                                        const RowView auto&... views) const {
+    return start_post_attention_into(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void pre_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                  const V&... views) const {
-    post_attention_into(exec, out, views...);
+  void pre_attention_adjoint_into(const Device& exec, const auto& outputs,
+                                  const RowView auto&... views) const {
+    post_attention_into(exec, outputs, views...);
   }
 
-  template <RowView... V>
-  auto start_post_attention_adjoint(const Device& exec, const V&... views) const {
+  auto start_post_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_pre_attention(exec, views...);
   }
-  template <RowView... V>
-  auto post_attention_adjoint(const Device& exec, const V&... views) const {
+  auto post_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return pre_attention(exec, views...);
   }
-  template <class... Out, RowView... V>
-  auto start_post_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                         const V&... views) const {
-    return start_pre_attention_into(exec, out, views...);
+  auto start_post_attention_adjoint_into(const Device& exec, const auto& outputs,
+                                         const RowView auto&... views) const {
+    return start_pre_attention_into(exec, outputs, views...);
   }
-  template <class... Out, RowView... V>
-  void post_attention_adjoint_into(const Device& exec, const std::tuple<Out...>& out,
-                                   const V&... views) const {
-    pre_attention_into(exec, out, views...);
+  void post_attention_adjoint_into(const Device& exec, const auto& outputs,
+                                   const RowView auto&... views) const {
+    pre_attention_into(exec, outputs, views...);
   }
 
   /// All of the above without types: moves the rows of `from` to `to`, one output for each input.
-  /// The token side of pre- and post-attention has plan().heads() items a row, all others one.
+  /// The token side of pre- and post-attention has plan().heads() items a row, all others one. Sums
+  /// need to know the element.
   /// `keep_alive` holds the memory until the request is done.
   Request start(const Device& exec, Movement movement, std::span<const ConstRows> from,
                 std::span<const Rows> to, std::shared_ptr<void> keep_alive = {}) const;
@@ -259,23 +276,25 @@ class Routing {
  private:
   struct Data;
 
+  std::int64_t output_rows(Movement movement) const;
+
   /// The view that receives what `view` sends.
   template <Movement kMovement, class V>
   auto make_output(const Device& exec, const V& view) const {
     using T = typename V::non_const_value_type;
     const auto alloc =
         Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::moved rows");
+    const auto rows = static_cast<std::size_t>(output_rows(kMovement));
     if constexpr (kMovement == Movement::kPreAttention) {
       static_assert(V::rank() == 3, "pre-attention takes [routed_rows x heads x d_head]");
-      return Kokkos::View<T**, Kokkos::LayoutRight, Device>(alloc, head_rows(), view.extent(2));
+      return Kokkos::View<T**, Kokkos::LayoutRight, Device>(alloc, rows, view.extent(2));
     } else if constexpr (kMovement == Movement::kPostAttention) {
       static_assert(V::rank() == 2, "post-attention takes head buffers [head_rows x d_head]");
-      return Kokkos::View<T***, Kokkos::LayoutRight, Device>(alloc, routed_rows(), plan().heads(),
+      return Kokkos::View<T***, Kokkos::LayoutRight, Device>(alloc, rows, plan().heads(),
                                                              view.extent(1));
     } else {
       auto layout = view.layout();
-      layout.dimension[0] =
-          static_cast<std::size_t>(kMovement == Movement::kRoute ? routed_rows() : home_rows());
+      layout.dimension[0] = rows;
       return Kokkos::View<typename V::non_const_data_type, typename V::array_layout, Device>(
           alloc, layout);
     }
@@ -295,6 +314,9 @@ class Routing {
         (std::is_same_v<typename std::decay_t<Out>::value_type, typename V::non_const_value_type> &&
          ...),
         "outputs have the types of the inputs, and are not const");
+    static_assert(kMovement != Movement::kRouteSequencesAdjoint ||
+                      ((element_of<typename V::value_type> != Element::kOther) && ...),
+                  "float and double are summed; types of 2 bytes will be when there is a bfloat16");
     constexpr bool kFromTokens = kMovement == Movement::kPreAttention;
     constexpr bool kToTokens = kMovement == Movement::kPostAttention;
     const std::array<ConstRows, sizeof...(V)> from{rows_of(views, kFromTokens)...};

@@ -11,25 +11,40 @@
 
 namespace knapformer {
 
+/// What a view is made of, as far as routing cares: it sums elements of these types.
+enum class Element { kOther, kFloat, kDouble };
+
+template <class T>
+inline constexpr Element element_of =
+    std::is_same_v<std::remove_const_t<T>, float>    ? Element::kFloat
+    : std::is_same_v<std::remove_const_t<T>, double> ? Element::kDouble
+                                                     : Element::kOther;
+
+/// 0 for an element that is only moved.
+constexpr std::size_t element_bytes(Element element) {
+  return element == Element::kFloat    ? sizeof(float)
+         : element == Element::kDouble ? sizeof(double)
+                                       : 0;
+}
+
 /// What routing knows of a view: `rows` rows of `items` items of `item_bytes` bytes, packed. The
 /// items of [rows x heads x d_head] are heads where the operation distinguishes them; otherwise a
 /// row is one item.
-struct ConstRows {
-  const std::byte* data = nullptr;
+template <class Byte>
+struct BasicRows {
+  Byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t items = 1;
   std::int64_t item_bytes = 0;
   bool contiguous = true;
-};
-struct Rows {
-  std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t items = 1;
-  std::int64_t item_bytes = 0;
-  bool contiguous = true;
+  Element element = Element::kOther;
 
-  operator ConstRows() const { return {data, rows, items, item_bytes, contiguous}; }
+  operator BasicRows<const std::byte>() const requires(!std::is_const_v<Byte>) {
+    return {data, rows, items, item_bytes, contiguous, element};
+  }
 };
+using Rows = BasicRows<std::byte>;
+using ConstRows = BasicRows<const std::byte>;
 
 /// Views that tokens can be moved in: rows in the first dimension, one after another in memory.
 template <class V>
@@ -43,17 +58,18 @@ concept RowView = Kokkos::is_view_v<V> && bool(V::rank_dynamic() >= 1) &&
 /// A view as rows; with `heads`, the second dimension counts the items of a row.
 template <RowView V>
 auto rows_of(const V& view, bool heads = false) {
-  using Result = std::conditional_t<std::is_const_v<typename V::value_type>, ConstRows, Rows>;
-  using Byte =
-      std::conditional_t<std::is_const_v<typename V::value_type>, const std::byte, std::byte>;
-  std::int64_t row_bytes = sizeof(typename V::value_type);
-  for (std::size_t d = 1; d < V::rank(); ++d) {
-    if (d == 1 && heads) continue;
-    row_bytes *= static_cast<std::int64_t>(view.extent(d));
+  using T = typename V::value_type;
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  std::int64_t item_bytes = sizeof(T);
+  for (std::size_t d = heads ? 2 : 1; d < V::rank(); ++d) {
+    item_bytes *= static_cast<std::int64_t>(view.extent(d));
   }
-  return Result{reinterpret_cast<Byte*>(view.data()), static_cast<std::int64_t>(view.extent(0)),
-                heads ? static_cast<std::int64_t>(view.extent(1)) : 1, row_bytes,
-                view.span_is_contiguous()};
+  return BasicRows<Byte>{reinterpret_cast<Byte*>(view.data()),
+                         static_cast<std::int64_t>(view.extent(0)),
+                         heads ? static_cast<std::int64_t>(view.extent(1)) : 1,
+                         item_bytes,
+                         view.span_is_contiguous(),
+                         element_of<T>};
 }
 
 }  // namespace knapformer

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "route/sequence_sum.hpp"
+
+#include <algorithm>
+
+namespace knapformer {
+namespace sequence_sum {
+
+/// Columns that make a team's work.
+constexpr std::int64_t kTileColumns = 1024;
+
+template <class T>
+void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks,
+         const ConstRows& arrived, const Rows& sums) {
+  using Policy = Kokkos::TeamPolicy<Device>;
+  const std::int64_t columns = sums.item_bytes / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
+  if (sums.rows * tiles == 0) return;
+  const auto offsets = terms.offsets;
+  const auto rows = terms.rows;
+  const std::int64_t local = terms.local;
+  const auto* here = reinterpret_cast<const T*>(chunks.data);
+  const auto* there = reinterpret_cast<const T*>(arrived.data);
+  auto* out = reinterpret_cast<T*>(sums.data);
+  const int vector_length = std::min(32, Policy::vector_length_max());
+  Kokkos::parallel_for(
+      "KnapFormer::sum_terms",
+      Policy(exec, static_cast<int>(sums.rows * tiles), Kokkos::AUTO, vector_length),
+      KOKKOS_LAMBDA(const Policy::member_type& team) {
+        const std::int64_t sequence = team.league_rank() / tiles;
+        const std::int64_t first = team.league_rank() % tiles * kTileColumns;
+        const std::int64_t count = Kokkos::min(kTileColumns, columns - first);
+        const std::int64_t begin = offsets(sequence);
+        const std::int64_t end = offsets(sequence + 1);
+        const auto range = Kokkos::TeamVectorRange(team, count);
+        T* to = out + sequence * columns + first;
+        if (begin == end) Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] = 0; });
+        // Every element stays with its thread from one term to the next.
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t row = rows(k);
+          const T* from =
+              (row < local ? here + row * columns : there + (row - local) * columns) + first;
+          if (k == begin) {
+            Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] = from[i]; });
+          } else {
+            Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] += from[i]; });
+          }
+        }
+      });
+}
+
+}  // namespace sequence_sum
+
+void sum_terms(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks,
+               const ConstRows& arrived, const Rows& sums) {
+  if (sums.element == Element::kFloat) {
+    sequence_sum::sum<float>(exec, terms, chunks, arrived, sums);
+  } else {
+    sequence_sum::sum<double>(exec, terms, chunks, arrived, sums);
+  }
+}
+
+}  // namespace knapformer
