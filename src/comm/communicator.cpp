@@ -71,6 +71,30 @@ std::string complaint_about(const CommunicatorOptions& options) {
 
 }  // namespace
 
+HostGather::HostGather(std::shared_ptr<Communicator::Data> communicator,
+                       std::shared_ptr<State> state)
+    : communicator_(std::move(communicator)), state_(std::move(state)) {}
+
+HostGather::HostGather(HostGather&&) noexcept = default;
+
+HostGather& HostGather::operator=(HostGather&& other) noexcept {
+  std::swap(communicator_, other.communicator_);
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+HostGather::~HostGather() {
+  if (state_) state_->then = nullptr;
+}
+
+std::span<const std::byte> HostGather::wait() {
+  if (!state_->done) {
+    communicator_->wait({[&] { return state_->done ? Progress::kDone : Progress::kNone; },
+                         [] { return std::string("all-gather"); }});
+  }
+  return state_->all;
+}
+
 Communicator::Communicator(std::shared_ptr<Data> data) : data_(std::move(data)) {}
 
 Communicator::Communicator(MPI_Comm comm, CommunicatorOptions options) {
@@ -90,6 +114,8 @@ Communicator::Communicator(MPI_Comm comm, CommunicatorOptions options) {
 int Communicator::rank() const { return data_->rank; }
 int Communicator::size() const { return data_->size; }
 MPI_Comm Communicator::mpi() const { return data_->comm; }
+CommunicatorTimes Communicator::times() const { return data_->times; }
+void Communicator::record_hidden(const Seconds& hidden) const { data_->times.hidden += hidden; }
 const CommunicatorOptions& Communicator::options() const { return data_->options; }
 
 Communicator Communicator::split(int group_size) const {
@@ -117,20 +143,20 @@ void Communicator::barrier() const {
   data_->wait(request, "barrier", {});
 }
 
-void Communicator::all_gather_bytes(const void* mine, std::size_t bytes, void* all) const {
+HostGather Communicator::start_all_gather_bytes(const void* mine, std::size_t bytes,
+                                                std::function<void()> then) const {
   data_->check_usable();
   const int count = mpi_count(static_cast<std::int64_t>(bytes), "MPI_Iallgather");
-  const std::size_t total = bytes * static_cast<std::size_t>(size());
-  auto buffers = std::make_shared<Buffers>();
-  buffers->mine.resize(bytes);
-  buffers->all.resize(total);
-  if (bytes > 0) std::memcpy(buffers->mine.data(), mine, bytes);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(buffers->mine.data(), count, MPI_BYTE, buffers->all.data(), count,
-                           MPI_BYTE, data_->comm, &request),
+  auto state = std::make_shared<HostGather::State>();
+  state->mine.resize(bytes);
+  state->all.resize(bytes * static_cast<std::size_t>(size()));
+  state->then = std::move(then);
+  if (bytes > 0) std::memcpy(state->mine.data(), mine, bytes);
+  check_mpi(MPI_Iallgather(state->mine.data(), count, MPI_BYTE, state->all.data(), count, MPI_BYTE,
+                           data_->comm, &state->request),
             "MPI_Iallgather");
-  data_->wait(request, "all-gather", buffers);
-  if (total > 0) std::memcpy(all, buffers->all.data(), total);
+  data_->gathers.push_back(state);
+  return HostGather(data_, std::move(state));
 }
 
 void Communicator::all_gather_varying_bytes(const void* mine, std::size_t element_bytes,

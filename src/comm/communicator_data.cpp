@@ -77,6 +77,7 @@ Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
 }
 
 Communicator::Data::~Data() {
+  finish_gathers();
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized) return;
@@ -101,6 +102,7 @@ void Communicator::Data::log(std::string_view text) const {
 void Communicator::Data::check_usable() {
   if (!failure.empty()) throw Error(failure);
   read_failures();
+  advance_gathers();
 }
 
 void Communicator::Data::fail(std::string text) {
@@ -112,19 +114,26 @@ void Communicator::Data::fail(std::string text) {
 }
 
 void Communicator::Data::wait(const Awaited& awaited) {
+  if (awaited.started) times.hidden += process_seconds() - *awaited.started;
   Watch watch;
+  Seconds since = thread_seconds();
   for (;;) {
     if (!failure.empty()) throw Error(failure);
+    advance_gathers();
     const Progress progress = poll(awaited);
     if (progress == Progress::kDone) return;
     if (progress == Progress::kSome) {
       watch = Watch{};
+      since = thread_seconds();
       continue;
     }
     read_failures();
     answer_questions(awaited);
     watch_over(awaited, watch);
     std::this_thread::yield();
+    const Seconds now = thread_seconds();
+    times.waited += now - since;
+    since = now;
   }
 }
 
@@ -134,6 +143,38 @@ Progress Communicator::Data::poll(const Awaited& awaited) {
   } catch (const Error& error) {
     fail(failure.empty() ? fmt::format("rank {}: {}", rank, error.what()) : failure);
   }
+}
+
+/// Has every gather that is complete do what comes then, in the order started.
+void Communicator::Data::advance_gathers() {
+  while (!gathers.empty()) {
+    const std::shared_ptr<HostGather::State> first = gathers.front();
+    const auto test = [&] {
+      int done = 0;
+      check_mpi(MPI_Test(&first->request, &done, MPI_STATUS_IGNORE), "MPI_Iallgather");
+      return done ? Progress::kDone : Progress::kNone;
+    };
+    if (poll({test, {}}) != Progress::kDone) return;
+    gathers.pop_front();
+    first->done = true;
+    if (first->then) first->then();
+  }
+}
+
+/// Completes what nobody waits for any more: a collective that was started can be neither cancelled
+/// nor freed (MPI 3.1, section 5.12).
+void Communicator::Data::finish_gathers() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (!finalized && failure.empty()) {
+    try {
+      wait({[&] { return gathers.empty() ? Progress::kDone : Progress::kNone; },
+            [] { return std::string("an all-gather that was abandoned"); }});
+    } catch (const std::exception& error) {
+      log(error.what());
+    }
+  }
+  for (auto& gather : gathers) keep_for_good(std::move(gather));
 }
 
 void Communicator::Data::wait(MPI_Request request, const char* function,

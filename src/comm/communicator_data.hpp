@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <knapformer/comm/communicator.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,16 @@ void keep_for_good(std::shared_ptr<void> memory);
 struct Awaited {
   std::function<Progress()> poll;         ///< advances it
   std::function<std::string()> describe;  ///< what it is and what it lacks, for people
+  std::optional<Seconds> started = {};  ///< when, by process_seconds(), if it may have been hidden
+};
+
+/// MPI uses its memory until it is done.
+struct HostGather::State {
+  std::vector<std::byte> mine;
+  std::vector<std::byte> all;
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::function<void()> then;
+  bool done = false;
 };
 
 /// The state behind all handles of one communicator.
@@ -39,7 +51,8 @@ struct Communicator::Data {
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
 
-  /// Throws the failure that made this communicator useless, or that another rank has told of.
+  /// Called before anything is started. Throws the failure that made this communicator useless, or
+  /// that another rank has told of. Advances what is under way.
   void check_usable();
 
   /// Returns when `awaited` is done. Ranks may outnumber cores, so the processor is yielded
@@ -62,6 +75,8 @@ struct Communicator::Data {
   int rank = 0;
   int size = 1;
   std::uint64_t exchanges = 0;
+  CommunicatorTimes times;
+  std::deque<std::shared_ptr<HostGather::State>> gathers;  ///< under way, in the order started
   std::string failure;  ///< why this communicator is of no use any more; empty while it is
   std::shared_ptr<BufferPool<Kokkos::DefaultExecutionSpace::memory_space>> device_buffers;
   std::unique_ptr<Transport> transport;
@@ -77,6 +92,8 @@ struct Communicator::Data {
     std::map<int, std::string> answers;  ///< what the others wait for
   };
 
+  void advance_gathers();
+  void finish_gathers();
   Progress poll(const Awaited& awaited);
   bool receive_note(int tag, int& source, std::string& text);
   void read_failures();

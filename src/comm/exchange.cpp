@@ -63,6 +63,7 @@ struct Request::State {
   std::shared_ptr<void> keep_alive;
   std::function<void()> then;
   std::unique_ptr<Transfer> transfer;
+  Seconds started = {};
 };
 
 Request::Request() = default;
@@ -91,7 +92,9 @@ void Request::wait() {
   Kokkos::Profiling::ScopedRegion region("KnapFormer::Request::wait");
   try {
     const auto& transfer = state->transfer;
-    state->comm->wait({[&] { return transfer->poll(); }, [&] { return transfer->describe(); }});
+    state->comm->wait({[&] { return transfer->poll(); },
+                       [&] { return transfer->describe(); },
+                       state->started});
   } catch (...) {
     if (!state->transfer->withdraw()) keep_for_good(std::move(state));
     throw;
@@ -113,6 +116,7 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
     check_ranges(*data_, receives);
     copy_own(exec, rank(), sends, receives);
     state->transfer->start(sends, receives, fingerprint);
+    state->started = process_seconds();
   } catch (const std::exception& error) {  // memory may be short on this rank alone
     if (!state->transfer->withdraw()) keep_for_good(std::move(state));
     fail(error.what());

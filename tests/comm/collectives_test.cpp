@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <knapformer/comm/communicator.hpp>
 #include <numeric>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/mpi_test.hpp"
@@ -58,6 +61,63 @@ TEST(Communicator, GathersBlocksOfDifferentLength) {
     for (int i = 0; i < r % 3; ++i) EXPECT_EQ(all.values[next++], r + 0.5);
   }
   EXPECT_EQ(next, all.values.size());
+}
+
+TEST(Communicator, StartedGathersCompleteInOrderBehindOtherCalls) {
+  const Communicator group = world();
+  std::vector<int> seen;
+  std::vector<Gathering<int>> gatherings;
+  for (int i = 0; i < 3; ++i) {
+    const int mine = 100 * i + group.rank();
+    gatherings.push_back(
+        group.start_all_gather(std::span<const int>(&mine, 1), [&seen, i] { seen.push_back(i); }));
+    EXPECT_TRUE(seen.empty() || seen.back() < i) << "what comes then does not come at once";
+  }
+  // Every rank enters this barrier after it has given its blocks, so all are there soon after.
+  for (int i = 0; i < 1000 && seen.size() < 3; ++i) group.barrier();
+  EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
+  for (const int i : {2, 0, 1, 0}) {
+    const std::vector<int> all = gatherings[index(i)].wait();
+    ASSERT_EQ(all.size(), index(group.size()));
+    for (int r = 0; r < group.size(); ++r) EXPECT_EQ(all[index(r)], 100 * i + r);
+  }
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(Communicator, AbandonedGathersHoldNothingUp) {
+  bool abandoned = false;
+  bool called_late = false;
+  const auto then = [&] { called_late = called_late || abandoned; };
+  {
+    const Communicator group = world();
+    const std::vector<int> block(10000, group.rank());
+    {
+      auto first = group.start_all_gather(std::span<const int>(block), then);
+      auto second = group.start_all_gather(std::span<const int>(block), then);
+      first = std::move(second);
+    }
+    abandoned = true;
+    const int mine = group.rank();
+    EXPECT_EQ(group.all_gather(std::span<const int>(&mine, 1)).size(), index(group.size()));
+    group.start_all_gather(std::span<const int>(block), then);
+  }  // the communicator ends with a gather under way
+  EXPECT_FALSE(called_late);
+}
+
+TEST(Communicator, CountsTheTimeItWaits) {
+  const Communicator group = world();
+  for (int i = 0; i < 10; ++i) {
+    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    group.barrier();
+  }
+  const double waited = group.times().waited.elapsed;
+  double sum = 0;
+  for (const double each : group.all_gather(std::span<const double>(&waited, 1))) sum += each;
+  EXPECT_TRUE(group.size() == 1 || sum > 0);
+  EXPECT_EQ(group.times().hidden.elapsed, 0);
+  group.record_hidden({.elapsed = 2, .cpu = 1});
+  EXPECT_EQ(group.times().hidden.elapsed, 2);
+  EXPECT_EQ(group.times().hidden.cpu, 1);
 }
 
 TEST(Communicator, AgreesOnTheFirstComplaint) {

@@ -6,8 +6,10 @@
 #include <Kokkos_Core.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <knapformer/comm/mpi.hpp>
+#include <knapformer/comm/seconds.hpp>
 #include <knapformer/plan/error.hpp>
 #include <memory>
 #include <span>
@@ -67,6 +69,20 @@ class Request {
   std::unique_ptr<State> state_;
 };
 
+/// What this rank has spent on a communicator so far.
+struct CommunicatorTimes {
+  /// Waiting for ranks or bytes that were not there yet; CPU time of the waiting thread.
+  Seconds waited;
+  /// From the start of an operation until it was waited for, or was seen to be complete if that
+  /// came first, while the rank did something else; CPU time of the process. Summed over
+  /// operations, so it may exceed the time that has passed.
+  Seconds hidden;
+};
+
+class HostGather;
+template <class T>
+class Gathering;
+
 /// The ranks of one balancing group, or of the world. A handle: copies share the communicator.
 ///
 /// Duplicates the MPI communicator given, so it never sees the caller's messages, and frees the
@@ -87,6 +103,10 @@ class Communicator {
   MPI_Comm mpi() const;
   const CommunicatorOptions& options() const;
 
+  CommunicatorTimes times() const;
+  /// Adds to times().hidden, for operations made of those below.
+  void record_hidden(const Seconds& hidden) const;
+
   /// Collective. Groups of `group_size` consecutive ranks; throws Error unless it divides size()
   /// and is the same on all ranks.
   Communicator split(int group_size) const;
@@ -99,10 +119,17 @@ class Communicator {
   /// elements.
   template <class T>
   std::vector<T> all_gather(std::span<const T> mine) const {
+    return start_all_gather(mine).wait();
+  }
+
+  /// The same, started. `then` is called once when the blocks of all ranks are seen to be there: by
+  /// whatever waits or starts something on this communicator, and must neither throw nor use it but
+  /// to take the blocks. Gathers are seen to complete in the order in which they were started.
+  template <class T>
+  Gathering<T> start_all_gather(std::span<const T> mine, std::function<void()> then = {}) const {
     static_assert(std::is_trivially_copyable_v<T>);
-    std::vector<T> all(mine.size() * static_cast<std::size_t>(size()));
-    all_gather_bytes(mine.data(), mine.size() * sizeof(T), all.data());
-    return all;
+    return Gathering<T>(
+        start_all_gather_bytes(mine.data(), mine.size() * sizeof(T), std::move(then)));
   }
 
   /// Blocks of different length, in rank order; counts[r] elements come from rank r.
@@ -165,10 +192,49 @@ class Communicator {
 
  private:
   explicit Communicator(std::shared_ptr<Data> data);
-  void all_gather_bytes(const void* mine, std::size_t bytes, void* all) const;
+  HostGather start_all_gather_bytes(const void* mine, std::size_t bytes,
+                                    std::function<void()> then) const;
   void all_gather_varying_bytes(const void* mine, std::size_t element_bytes,
                                 std::span<const std::int64_t> counts, void* all) const;
   std::shared_ptr<Data> data_;
+};
+
+/// A started all-gather of bytes. Movable, not copyable.
+class HostGather {
+ public:
+  HostGather(HostGather&&) noexcept;
+  HostGather& operator=(HostGather&&) noexcept;
+  /// Does not wait: whatever next uses the communicator completes the gather, or its last handle
+  /// does. Nothing comes then.
+  ~HostGather();
+
+  /// The blocks of all ranks. They stay here, and a second call returns at once. Throws Error as
+  /// Request::wait does.
+  std::span<const std::byte> wait();
+
+  struct State;
+
+ private:
+  friend class Communicator;
+  HostGather(std::shared_ptr<Communicator::Data> communicator, std::shared_ptr<State> state);
+  std::shared_ptr<Communicator::Data> communicator_;
+  std::shared_ptr<State> state_;
+};
+
+/// A started all-gather, see HostGather. wait() returns one block from every rank, in rank order.
+template <class T>
+class Gathering {
+ public:
+  explicit Gathering(HostGather gather) : gather_(std::move(gather)) {}
+  std::vector<T> wait() {
+    const std::span<const std::byte> bytes = gather_.wait();
+    std::vector<T> all(bytes.size() / sizeof(T));
+    if (!all.empty()) std::memcpy(static_cast<void*>(all.data()), bytes.data(), bytes.size());
+    return all;
+  }
+
+ private:
+  HostGather gather_;
 };
 
 }  // namespace knapformer
