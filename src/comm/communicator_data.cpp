@@ -81,6 +81,7 @@ Communicator::Data::~Data() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized) return;
+  const ReturnMpiErrors guard;
   for (Note& note : notes_) {
     int done = 0;
     MPI_Test(&note.request, &done, MPI_STATUS_IGNORE);
@@ -114,6 +115,7 @@ void Communicator::Data::fail(std::string text) {
 }
 
 void Communicator::Data::wait(const Awaited& awaited) {
+  const ReturnMpiErrors guard;
   if (awaited.started) times.hidden += process_seconds() - *awaited.started;
   Watch watch;
   Seconds since = thread_seconds();

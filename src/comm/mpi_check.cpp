@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <knapformer/comm/mpi.hpp>
 #include <knapformer/plan/error.hpp>
 #include <limits>
 #include <string>
@@ -27,6 +26,16 @@ int mpi_count(std::int64_t count, const char* function) {
                             std::numeric_limits<int>::max()));
   }
   return static_cast<int>(count);
+}
+
+ReturnMpiErrors::ReturnMpiErrors() {
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before_);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+}
+
+ReturnMpiErrors::~ReturnMpiErrors() {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, before_);
+  MPI_Errhandler_free(&before_);
 }
 
 }  // namespace knapformer

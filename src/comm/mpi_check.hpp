@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <knapformer/comm/mpi.hpp>
 
 namespace knapformer {
 
@@ -13,5 +14,18 @@ void check_mpi(int code, const char* function);
 
 /// A count for MPI, which takes int. Throws Error when it does not fit.
 int mpi_count(std::int64_t count, const char* function);
+
+/// While it lives, MPI returns the errors of calls that name no communicator, such as MPI_Testsome.
+/// MPICH asks the handler of MPI_COMM_WORLD for them, and that usually ends the program.
+class ReturnMpiErrors {
+ public:
+  ReturnMpiErrors();
+  ReturnMpiErrors(const ReturnMpiErrors&) = delete;
+  ReturnMpiErrors& operator=(const ReturnMpiErrors&) = delete;
+  ~ReturnMpiErrors();
+
+ private:
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
 
 }  // namespace knapformer

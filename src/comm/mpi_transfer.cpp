@@ -152,6 +152,7 @@ std::string MpiTransfer::describe() const {
 }
 
 bool MpiTransfer::withdraw() {
+  const ReturnMpiErrors guard;
   for (std::size_t i = 0; i < receive_requests_; ++i) {
     if (requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
   }
