@@ -7,14 +7,13 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <knapformer/plan/planner.hpp>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "lengths.hpp"
+#include "medians.hpp"
 
 namespace knapformer::perf {
 namespace {
@@ -32,13 +31,6 @@ struct Case {
   Topology topology;
   std::int64_t budget;
 };
-
-template <class Call>
-double seconds_of(Call call) {
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Every iteration sorts a freshly shuffled copy, then plans: both see the same state of the
 // machine.
@@ -103,38 +95,9 @@ void add_all(bool set_repetitions) {
   }
 }
 
-// Of the statistics of repetitions, the median alone.
-class MedianReporter : public benchmark::ConsoleReporter {
- public:
-  MedianReporter() : ConsoleReporter(OO_None) {}
-
-  void ReportRuns(const std::vector<Run>& runs) override {
-    std::vector<Run> shown;
-    for (const Run& run : runs) {
-      if (run.run_type != Run::RT_Aggregate || run.aggregate_name == "median") shown.push_back(run);
-    }
-    ConsoleReporter::ReportRuns(shown);
-  }
-};
-
-bool given(std::span<char*> arguments, std::string_view option) {
-  return std::ranges::any_of(
-      arguments, [&](std::string_view argument) { return argument.starts_with(option); });
-}
-
 }  // namespace
 }  // namespace knapformer::perf
 
 int main(int argc, char** argv) {
-  using namespace knapformer::perf;
-  const std::span arguments(argv, static_cast<std::size_t>(argc));
-  const bool set_repetitions = !given(arguments, "--benchmark_repetitions");
-  const bool set_format = given(arguments, "--benchmark_format");
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  add_all(set_repetitions);
-  MedianReporter medians;
-  const std::size_t ran = set_format ? benchmark::RunSpecifiedBenchmarks()
-                                     : benchmark::RunSpecifiedBenchmarks(&medians);
-  return ran > 0 ? 0 : 1;
+  return knapformer::perf::run_benchmarks(argc, argv, knapformer::perf::add_all);
 }
