@@ -93,6 +93,8 @@ class Traffic {
       case Movement::kPostAttention:
         routing_.post_attention_into(exec_, std::tie(to_tokens), from_heads);
         break;
+      default:
+        throw Error("bench_route: rows of whole sequences are not measured");
     }
     exec_.fence();
   }
