@@ -12,8 +12,9 @@ void check_same_size(const Communicator& group, std::size_t size) {
   const auto sizes = group.all_gather(std::span<const std::size_t>(&size, 1));
   for (std::size_t r = 0; r < sizes.size(); ++r) {
     if (sizes[r] == sizes[0]) continue;
-    throw Error(fmt::format("all_reduce_sum: {} elements on rank {} and {} on rank 0", sizes[r], r,
-                            sizes[0]));
+    throw SharedError(fmt::format("all_reduce_sum: {} elements on rank {} and {} on rank {}",
+                                  sizes[r], group.root_rank(static_cast<int>(r)), sizes[0],
+                                  group.root_rank(0)));
   }
 }
 
@@ -24,6 +25,7 @@ void Communicator::all_reduce_sum(
     const Kokkos::DefaultExecutionSpace& exec,
     const Kokkos::View<T*, Kokkos::DefaultExecutionSpace>& view) const {
   check_same_size(*this, view.size());
+  data_->note({Operation::Kind::kAllReduce, view.size()});
   data_->transport->all_reduce_sum(exec, view);
 }
 

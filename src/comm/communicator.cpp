@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <exception>
 #include <knapformer/comm/communicator.hpp>
+#include <new>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,7 +34,34 @@ void check_options(const CommunicatorOptions& options) {
   }
 }
 
-MPI_Comm duplicate(MPI_Comm comm) {
+/// Waited for without help from the others: there is no communicator of ours yet, and messages on
+/// the caller's could meet the caller's own.
+void wait_for_all(MPI_Request& request, std::shared_ptr<void> memory, const char* function,
+                  const CommunicatorOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  bool reported = false;
+  for (int done = 0;;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), function);
+    if (done) return;
+    const double seconds = seconds_since(start);
+    const bool late = seconds > options.timeout_seconds;
+    if (late || (!reported && seconds > options.report_seconds)) {
+      reported = true;
+      const std::string text = fmt::format(
+          "communicator: {:.1f} s without progress in {}: some rank has ended, or does "
+          "not construct a Communicator from the same MPI communicator",
+          seconds, function);
+      if (late) {
+        keep_for_good(std::move(memory));
+        throw Error(text);
+      }
+      if (options.log) options.log(text);
+    }
+    std::this_thread::yield();
+  }
+}
+
+MPI_Comm duplicate(MPI_Comm comm, const CommunicatorOptions& options) {
   int initialized = 0;
   int finalized = 0;
   MPI_Initialized(&initialized);
@@ -42,9 +73,11 @@ MPI_Comm duplicate(MPI_Comm comm) {
   int inter = 0;
   check_mpi(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
   if (inter) throw Error("communicator: an intercommunicator was given; merge it first");
-  MPI_Comm copy = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
-  return copy;
+  const auto copy = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
+  wait_for_all(request, copy, "MPI_Comm_idup", options);
+  return *copy;
 }
 
 /// Memory of a host collective, which MPI may use for longer than the call that started it.
@@ -90,7 +123,7 @@ HostGather::~HostGather() {
 std::span<const std::byte> HostGather::wait() {
   if (!state_->done) {
     communicator_->wait({[&] { return state_->done ? Progress::kDone : Progress::kNone; },
-                         [] { return std::string("all-gather"); }});
+                         [] { return std::string("an all-gather"); }});
   }
   return state_->all;
 }
@@ -99,20 +132,22 @@ Communicator::Communicator(std::shared_ptr<Data> data) : data_(std::move(data)) 
 
 Communicator::Communicator(MPI_Comm comm, CommunicatorOptions options) {
   const std::string complaint = complaint_about(options);
-  data_ = std::make_shared<Data>(duplicate(comm),
-                                 complaint.empty() ? std::move(options) : CommunicatorOptions{});
+  if (!complaint.empty()) options = {};
+  const MPI_Comm copy = duplicate(comm, options);
+  data_ = std::make_shared<Data>(copy, std::move(options));
   agree(complaint);
   const std::int64_t mine = data_->options.message_bytes;
   const auto all = all_gather(std::span<const std::int64_t>(&mine, 1));
   for (int r = 0; r < size(); ++r) {
     if (all[static_cast<std::size_t>(r)] == all[0]) continue;
-    throw Error(fmt::format("communicator: message_bytes is {} on rank {} and {} on rank 0",
-                            all[static_cast<std::size_t>(r)], r, all[0]));
+    throw SharedError(fmt::format("communicator: message_bytes is {} on rank {} and {} on rank 0",
+                                  all[static_cast<std::size_t>(r)], r, all[0]));
   }
 }
 
 int Communicator::rank() const { return data_->rank; }
 int Communicator::size() const { return data_->size; }
+int Communicator::root_rank(int member) const { return data_->root_rank(member); }
 MPI_Comm Communicator::mpi() const { return data_->comm; }
 CommunicatorTimes Communicator::times() const { return data_->times; }
 void Communicator::record_hidden(const Seconds& hidden) const { data_->times.hidden += hidden; }
@@ -123,29 +158,32 @@ Communicator Communicator::split(int group_size) const {
   for (int r = 0; r < size(); ++r) {
     const int given = sizes[static_cast<std::size_t>(r)];
     if (given != sizes[0]) {
-      throw Error(fmt::format("split: the group size is {} on rank {} and {} on rank 0", given, r,
-                              sizes[0]));
+      throw SharedError(fmt::format("split: the group size is {} on rank {} and {} on rank {}",
+                                    given, root_rank(r), sizes[0], root_rank(0)));
     }
   }
   if (group_size < 1 || size() % group_size != 0) {
-    throw Error(
+    throw SharedError(
         fmt::format("split: groups of {} ranks do not divide {} ranks", group_size, size()));
   }
   MPI_Comm group = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(data_->comm, rank() / group_size, rank(), &group), "MPI_Comm_split");
-  return Communicator(std::make_shared<Data>(group, data_->options));
+  const int index = rank() / group_size;
+  check_mpi(MPI_Comm_split(data_->comm, index, rank(), &group), "MPI_Comm_split");
+  return Communicator(std::make_shared<Data>(group, *data_, index * group_size));
 }
 
 void Communicator::barrier() const {
   data_->check_usable();
+  data_->note({Operation::Kind::kBarrier, 0});
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(data_->comm, &request), "MPI_Ibarrier");
-  data_->wait(request, "barrier", {});
+  data_->wait(request, "a barrier", {});
 }
 
 HostGather Communicator::start_all_gather_bytes(const void* mine, std::size_t bytes,
                                                 std::function<void()> then) const {
   data_->check_usable();
+  data_->note({Operation::Kind::kAllGather, bytes});
   const int count = mpi_count(static_cast<std::int64_t>(bytes), "MPI_Iallgather");
   auto state = std::make_shared<HostGather::State>();
   state->mine.resize(bytes);
@@ -162,6 +200,7 @@ HostGather Communicator::start_all_gather_bytes(const void* mine, std::size_t by
 void Communicator::all_gather_varying_bytes(const void* mine, std::size_t element_bytes,
                                             std::span<const std::int64_t> counts, void* all) const {
   data_->check_usable();
+  data_->note({Operation::Kind::kAllGatherVarying, 0});
   auto buffers = std::make_shared<Buffers>();
   std::int64_t total = 0;
   for (const std::int64_t count : counts) {
@@ -183,7 +222,7 @@ void Communicator::all_gather_varying_bytes(const void* mine, std::size_t elemen
                             buffers->counts.data(), buffers->offsets.data(), buffers->element,
                             data_->comm, &request),
             "MPI_Iallgatherv");
-  data_->wait(request, "all-gather of varying blocks", buffers);
+  data_->wait(request, "an all-gather of varying blocks", buffers);
   if (total > 0) std::memcpy(all, buffers->all.data(), buffers->all.size());
 }
 
@@ -199,13 +238,28 @@ void Communicator::agree(std::string_view complaint) const {
   std::size_t first = 0;
   while (complaints[first].empty()) ++first;
   if (std::ranges::all_of(complaints, [&](auto each) { return each == complaints[first]; })) {
-    throw Error(std::string(complaints[first]));
+    throw SharedError(std::string(complaints[first]));
   }
-  throw Error(fmt::format("rank {}: {}", first, complaints[first]));
+  throw SharedError(
+      fmt::format("rank {}: {}", root_rank(static_cast<int>(first)), complaints[first]));
 }
 
 void Communicator::fail(std::string_view complaint) const {
-  data_->fail(fmt::format("rank {}: {}", rank(), complaint));
+  data_->fail(fmt::format("rank {}: {}", data_->control->rank(), complaint));
+}
+
+void Communicator::fail_with_exception() const {
+  try {
+    throw;
+  } catch (const SharedError& error) {  // not ours alone, but maybe of one group alone
+    data_->fail(error.what());
+  } catch (const std::bad_alloc&) {
+    fail("out of memory");
+  } catch (const std::exception& error) {
+    fail(error.what());
+  } catch (...) {
+    fail("an exception that is no std::exception");
+  }
 }
 
 std::shared_ptr<std::byte> Communicator::scratch(const Kokkos::DefaultExecutionSpace& exec,

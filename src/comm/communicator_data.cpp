@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
+#include <knapformer/comm/shared_error.hpp>
 #include <thread>
 #include <utility>
 
@@ -16,57 +16,36 @@
 namespace knapformer {
 namespace {
 
-constexpr int kFailureTag = 0;   // "this rank cannot go on, because ..."
-constexpr int kQuestionTag = 1;  // "what do you wait for?"
-constexpr int kAnswerTag = 2;    // "for ..."
-constexpr int kFirstExchangeTag = 3;
-
-// Short enough to be sent eagerly by every MPI: the receiver may never look.
-constexpr std::size_t kLongestNote = 1000;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // How long the others have to answer before they are called silent: they do so when they wait too.
 double seconds_to_answer(const CommunicatorOptions& options) {
-  return std::clamp(options.timeout_seconds / 10, 0.1, 5.0);
-}
-
-std::string stall_text(int rank, int size, const std::string& what, double seconds,
-                       const std::map<int, std::string>& answers) {
-  constexpr int kNamed = 4;
-  std::string silent;
-  int silent_ranks = 0;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank || answers.contains(r)) continue;
-    if (++silent_ranks <= kNamed) silent += fmt::format("{}{}", silent.empty() ? "" : ", ", r);
-  }
-  if (silent_ranks > kNamed) silent += fmt::format(" and {} more", silent_ranks - kNamed);
-  std::string text = fmt::format("rank {}: {:.1f} s without progress in {}; no answer from rank {}",
-                                 rank, seconds, what, silent_ranks == 0 ? "none" : silent);
-  int told = 0;
-  for (const auto& [r, answer] : answers) {
-    if (++told > kNamed) break;
-    text += fmt::format("; rank {} waits in {}", r, answer);
-  }
-  return text;
+  return std::clamp(options.timeout_seconds / 4, 0.25, 5.0);
 }
 
 }  // namespace
 
-void keep_for_good(std::shared_ptr<void> memory) {
-  static std::mutex mutex;
-  static auto* kept = new std::vector<std::shared_ptr<void>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(memory));
-}
-
 Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
-    : comm(owned),
+    : control(std::make_shared<Control>(owned, seconds_to_answer(given))),
       options(std::move(given)),
       device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
       transport(std::make_unique<MpiTransport>(*this)) {
+  inspect(owned);
+}
+
+Communicator::Data::Data(MPI_Comm owned, Data& parent, int first)
+    : control(parent.control),
+      options(parent.options),
+      first_member(parent.root_rank(first)),
+      device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
+      transport(std::make_unique<MpiTransport>(*this)) {
+  const auto mix = [this](std::uint64_t x) { id = (id ^ x) * 0x9e3779b97f4a7c15; };
+  mix(parent.id + 1);
+  mix(++parent.splits);
+  mix(static_cast<std::uint64_t>(first) + 1);
+  inspect(owned);
+}
+
+void Communicator::Data::inspect(MPI_Comm owned) {
+  comm = owned;
   check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -74,26 +53,22 @@ Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
   int found = 0;
   check_mpi(MPI_Comm_get_attr(comm, MPI_TAG_UB, &bound, &found), "MPI_Comm_get_attr");
   largest_tag_ = found ? *bound : 32767;
+  control->enlist(id, &log_of_operations);
 }
 
 Communicator::Data::~Data() {
   finish_gathers();
+  control->strike(id);
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized) return;
-  const ReturnMpiErrors guard;
-  for (Note& note : notes_) {
-    int done = 0;
-    MPI_Test(&note.request, &done, MPI_STATUS_IGNORE);
-    if (!done) keep_for_good(std::move(note.text));
-  }
   // Freeing is collective; after a failure the others may never come.
-  if (failure.empty()) MPI_Comm_free(&comm);
+  if (finalized || control->failed() || control->thrown_out() || comm == control->root()) return;
+  MPI_Comm_free(&comm);
 }
 
 int Communicator::Data::next_tag() {
-  const auto tags = static_cast<std::uint64_t>(largest_tag_ - kFirstExchangeTag + 1);
-  return kFirstExchangeTag + static_cast<int>(exchanges++ % tags);
+  const auto tags = static_cast<std::uint64_t>(largest_tag_ - Control::kTags + 1);
+  return Control::kTags + static_cast<int>(exchanges++ % tags);
 }
 
 void Communicator::Data::log(std::string_view text) const {
@@ -101,17 +76,27 @@ void Communicator::Data::log(std::string_view text) const {
 }
 
 void Communicator::Data::check_usable() {
-  if (!failure.empty()) throw Error(failure);
-  read_failures();
+  control->check();
   advance_gathers();
 }
 
 void Communicator::Data::fail(std::string text) {
-  if (failure.empty()) {
-    failure = text.substr(0, kLongestNote);  // here as on the ranks that are told
-    tell_all(kFailureTag, failure);
+  control->fail({Failure::Kind::kComplaint, control->rank(), std::move(text)});
+}
+
+void Communicator::Data::refuse(const std::string& doing, const std::string& text) {
+  const Awaited refused{{}, [&] { return doing; }};
+  const auto start = Clock::now();
+  control->ask(id);
+  while (static_cast<int>(control->answers().size()) < control->size() - 1 &&
+         seconds_since(start) < control->patience()) {
+    control->check();
+    control->answer(0, refused.describe);
+    std::this_thread::yield();
   }
-  throw Error(failure);
+  const std::string found = out_of_step(stall_of(refused, 0));
+  control->fail({Failure::Kind::kOutOfStep, control->rank(),
+                 found.empty() ? text : fmt::format("{}. {}", found, text)});
 }
 
 void Communicator::Data::wait(const Awaited& awaited) {
@@ -120,7 +105,7 @@ void Communicator::Data::wait(const Awaited& awaited) {
   Watch watch;
   Seconds since = thread_seconds();
   for (;;) {
-    if (!failure.empty()) throw Error(failure);
+    if (control->failed()) control->check();
     advance_gathers();
     const Progress progress = poll(awaited);
     if (progress == Progress::kDone) return;
@@ -129,8 +114,8 @@ void Communicator::Data::wait(const Awaited& awaited) {
       since = thread_seconds();
       continue;
     }
-    read_failures();
-    answer_questions(awaited);
+    control->check();
+    control->answer(seconds_since(watch.progress), awaited.describe);
     watch_over(awaited, watch);
     std::this_thread::yield();
     const Seconds now = thread_seconds();
@@ -142,8 +127,10 @@ void Communicator::Data::wait(const Awaited& awaited) {
 Progress Communicator::Data::poll(const Awaited& awaited) {
   try {
     return awaited.poll();
+  } catch (const SharedError&) {
+    throw;
   } catch (const Error& error) {
-    fail(failure.empty() ? fmt::format("rank {}: {}", rank, error.what()) : failure);
+    fail(fmt::format("rank {}: {}", control->rank(), error.what()));
   }
 }
 
@@ -168,7 +155,7 @@ void Communicator::Data::advance_gathers() {
 void Communicator::Data::finish_gathers() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (!finalized && failure.empty()) {
+  if (!finalized && !control->failed() && !control->thrown_out()) {
     try {
       wait({[&] { return gathers.empty() ? Progress::kDone : Progress::kNone; },
             [] { return std::string("an all-gather that was abandoned"); }});
@@ -195,66 +182,55 @@ void Communicator::Data::wait(MPI_Request request, const char* function,
   }
 }
 
-bool Communicator::Data::receive_note(int tag, int& source, std::string& text) {
-  int there = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status;
-  check_mpi(MPI_Improbe(MPI_ANY_SOURCE, tag, comm, &there, &message, &status), "MPI_Improbe");
-  if (!there) return false;
-  int length = 0;
-  check_mpi(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
-  text.resize(static_cast<std::size_t>(length));
-  source = status.MPI_SOURCE;
-  check_mpi(MPI_Mrecv(text.data(), length, MPI_CHAR, &message, &status), "MPI_Mrecv");
-  return true;
-}
-
-void Communicator::Data::read_failures() {
-  int source = 0;
-  std::string text;
-  if (!receive_note(kFailureTag, source, text)) return;
-  failure = text;
-  throw Error(failure);
-}
-
-void Communicator::Data::answer_questions(const Awaited& awaited) {
-  int source = 0;
-  std::string text;
-  while (receive_note(kQuestionTag, source, text)) tell(source, kAnswerTag, awaited.describe());
-}
-
+/// Asks twice: for a report after report_seconds, and so that the answers are there when
+/// timeout_seconds have passed. A rank that was stopped itself finds both times over when it comes
+/// back: it gives the others their time all the same.
 void Communicator::Data::watch_over(const Awaited& awaited, Watch& watch) {
+  using Stage = Watch::Stage;
   const double idle = seconds_since(watch.progress);
-  if (!watch.reported && idle > options.report_seconds) {
-    watch.reported = true;
-    log(fmt::format("rank {}: {:.1f} s without progress in {}", rank, idle, awaited.describe()));
+  const double patience = control->patience();
+  if (watch.stage == Stage::kQuiet && idle > options.report_seconds) ask(watch, Stage::kAsked);
+  if (watch.stage == Stage::kAsked && seconds_since(watch.asked) > patience) {
+    report(awaited, idle);
+    watch.stage = Stage::kReported;
   }
-  if (idle <= options.timeout_seconds) return;
-  int source = 0;
-  std::string text;
-  if (watch.asked == Clock::time_point{}) {
-    while (receive_note(kAnswerTag, source, text)) {
-    }  // to an earlier question, which progress has settled
-    watch.asked = Clock::now();
-    tell_all(kQuestionTag, {});
-  }
-  while (receive_note(kAnswerTag, source, text)) watch.answers[source] = text;
-  if (seconds_since(watch.asked) <= seconds_to_answer(options)) return;
-  fail(stall_text(rank, size, awaited.describe(), idle, watch.answers));
+  const bool may_ask = watch.stage == Stage::kQuiet || watch.stage == Stage::kReported;
+  if (may_ask && idle > options.timeout_seconds - patience) ask(watch, Stage::kAskedAgain);
+  if (watch.stage != Stage::kAskedAgain) return;
+  control->answers();
+  if (idle <= options.timeout_seconds || seconds_since(watch.asked) <= patience) return;
+  control->fail(judge(stall_of(awaited, idle)));
 }
 
-void Communicator::Data::tell(int peer, int tag, std::string_view text) {
-  const auto note = std::make_shared<std::string>(text.substr(0, kLongestNote));
-  MPI_Request request = MPI_REQUEST_NULL;
-  // Best effort: there is nobody to report an error to that is not failing already.
-  MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_CHAR, peer, tag, comm, &request);
-  notes_.push_back({note, request});
+void Communicator::Data::ask(Watch& watch, Watch::Stage stage) const {
+  control->ask(id);
+  watch.asked = Clock::now();
+  watch.stage = stage;
 }
 
-void Communicator::Data::tell_all(int tag, std::string_view text) {
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) tell(peer, tag, text);
+Stall Communicator::Data::stall_of(const Awaited& awaited, double idle) const {
+  Stall stall{.rank = control->rank(),
+              .seconds = idle,
+              .doing = awaited.describe(),
+              .first_member = first_member,
+              .members = size,
+              .ranks = control->size(),
+              .accounts = control->answers()};
+  if (awaited.peers) {
+    for (const int member : awaited.peers()) stall.awaited.push_back(root_rank(member));
   }
+  stall.accounts[control->rank()] = {log_of_operations, idle, stall.doing};
+  return stall;
+}
+
+/// The lowest of the ranks that wait speaks for all; half the time, since they begin one after
+/// another.
+void Communicator::Data::report(const Awaited& awaited, double idle) const {
+  const Stall stall = stall_of(awaited, idle);
+  for (const auto& [teller, account] : stall.accounts) {
+    if (teller < control->rank() && account.idle >= options.report_seconds / 2) return;
+  }
+  log(judge(stall).text);
 }
 
 }  // namespace knapformer

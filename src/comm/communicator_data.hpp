@@ -8,7 +8,6 @@
 #include <deque>
 #include <functional>
 #include <knapformer/comm/communicator.hpp>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,18 +15,16 @@
 #include <vector>
 
 #include "comm/buffer_pool.hpp"
+#include "comm/control.hpp"
 #include "comm/transport.hpp"
 
 namespace knapformer {
 
-/// Holds memory that MPI may still touch, for good. Rather that than MPI writing to freed memory;
-/// and it cannot be freed late, since Kokkos may be gone by then.
-void keep_for_good(std::shared_ptr<void> memory);
-
 /// Something that is waited for.
 struct Awaited {
-  std::function<Progress()> poll;         ///< advances it
-  std::function<std::string()> describe;  ///< what it is and what it lacks, for people
+  std::function<Progress()> poll;                ///< advances it
+  std::function<std::string()> describe;         ///< what it is and what it lacks, for people
+  std::function<std::vector<int>()> peers = {};  ///< members that it lacks; null: maybe any
   std::optional<Seconds> started = {};  ///< when, by process_seconds(), if it may have been hidden
 };
 
@@ -41,12 +38,12 @@ struct HostGather::State {
 };
 
 /// The state behind all handles of one communicator.
-///
-/// Three tags are set apart for what ranks tell each other outside of the collective order: that
-/// one cannot go on, and what they wait for, when one that has waited too long asks. Such notes are
-/// looked for while waiting only.
 struct Communicator::Data {
+  /// A root: takes `owned` over.
   Data(MPI_Comm owned, CommunicatorOptions given);
+  /// A group of consecutive members of `parent`, the first of which has rank `first` there. Takes
+  /// `owned` over.
+  Data(MPI_Comm owned, Data& parent, int first);
   ~Data();
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
@@ -54,6 +51,9 @@ struct Communicator::Data {
   /// Called before anything is started. Throws the failure that made this communicator useless, or
   /// that another rank has told of. Advances what is under way.
   void check_usable();
+
+  /// To be called, in the same order on all ranks, where a collective operation starts.
+  void note(Operation operation) { log_of_operations.add(operation); }
 
   /// Returns when `awaited` is done. Ranks may outnumber cores, so the processor is yielded
   /// meanwhile.
@@ -65,19 +65,30 @@ struct Communicator::Data {
   /// Tells all other ranks, and throws Error(text).
   [[noreturn]] void fail(std::string text);
 
+  /// The same when what a peer does does not fit what this rank does in `doing`: asks the others
+  /// who is out of step.
+  [[noreturn]] void refuse(const std::string& doing, const std::string& text);
+
   /// A tag for the next exchange: calls come in the same order on every rank, so all use the same.
   int next_tag();
 
+  /// By which a member is named to people: its rank in the root communicator.
+  int root_rank(int member) const { return first_member + member; }
+
   void log(std::string_view text) const;
 
+  std::shared_ptr<Control> control;  ///< of the root and all its groups
   MPI_Comm comm = MPI_COMM_NULL;
   CommunicatorOptions options;
   int rank = 0;
   int size = 1;
+  int first_member = 0;  ///< in the root
+  std::uint64_t id = 0;  ///< the same on all members; 0 is the root
+  std::uint64_t splits = 0;
   std::uint64_t exchanges = 0;
   CommunicatorTimes times;
   std::deque<std::shared_ptr<HostGather::State>> gathers;  ///< under way, in the order started
-  std::string failure;  ///< why this communicator is of no use any more; empty while it is
+  OperationLog log_of_operations;
   std::shared_ptr<BufferPool<Kokkos::DefaultExecutionSpace::memory_space>> device_buffers;
   std::unique_ptr<Transport> transport;
 
@@ -86,28 +97,22 @@ struct Communicator::Data {
 
   /// One call of wait().
   struct Watch {
+    enum class Stage { kQuiet, kAsked, kReported, kAskedAgain };
     Clock::time_point progress = Clock::now();  ///< when there was some last
-    Clock::time_point asked{};                  ///< when the others were asked what they wait for
-    bool reported = false;
-    std::map<int, std::string> answers;  ///< what the others wait for
+    Clock::time_point asked{};                  ///< when the others were asked what they do
+    Stage stage = Stage::kQuiet;
   };
 
+  void inspect(MPI_Comm owned);
   void advance_gathers();
   void finish_gathers();
   Progress poll(const Awaited& awaited);
-  bool receive_note(int tag, int& source, std::string& text);
-  void read_failures();
-  void answer_questions(const Awaited& awaited);
   void watch_over(const Awaited& awaited, Watch& watch);
-  void tell(int peer, int tag, std::string_view text);
-  void tell_all(int tag, std::string_view text);
+  void ask(Watch& watch, Watch::Stage stage) const;
+  Stall stall_of(const Awaited& awaited, double idle) const;
+  void report(const Awaited& awaited, double idle) const;
 
   int largest_tag_ = 0;
-  struct Note {
-    std::shared_ptr<std::string> text;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-  std::vector<Note> notes_;  ///< sent, or being sent
 };
 
 }  // namespace knapformer

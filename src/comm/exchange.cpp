@@ -92,9 +92,8 @@ void Request::wait() {
   Kokkos::Profiling::ScopedRegion region("KnapFormer::Request::wait");
   try {
     const auto& transfer = state->transfer;
-    state->comm->wait({[&] { return transfer->poll(); },
-                       [&] { return transfer->describe(); },
-                       state->started});
+    state->comm->wait({[&] { return transfer->poll(); }, [&] { return transfer->describe(); },
+                       [&] { return transfer->waited_for(); }, state->started});
   } catch (...) {
     if (!state->transfer->withdraw()) keep_for_good(std::move(state));
     throw;
@@ -109,6 +108,7 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
                                      std::uint64_t fingerprint, std::shared_ptr<void> keep_alive,
                                      std::function<void()> then) const {
   data_->check_usable();
+  data_->note({Operation::Kind::kExchange, fingerprint});
   auto state = std::make_unique<Request::State>(data_, std::move(keep_alive), std::move(then),
                                                 data_->transport->new_transfer(exec));
   try {

@@ -53,24 +53,22 @@ void verify(Communicator::Data& comm, const ExchangePeer& peer) {
   const bool lower = comm.rank < peer.rank;
   const ExchangeHeader& a = lower ? peer.ours : peer.theirs;
   const ExchangeHeader& b = lower ? peer.theirs : peer.ours;
-  comm.fail(fmt::format(
-      "exchange between ranks {} and {}: bytes of another plan or operation are refused "
-      "(fingerprints {:016x} and {:016x}; {} bytes sent, {} expected; back: {} sent, {} expected). "
-      "Call the same operations with the same widths in the same order on all ranks",
-      std::min(comm.rank, peer.rank), std::max(comm.rank, peer.rank), a.fingerprint, b.fingerprint,
-      a.sent_bytes, b.expected_bytes, b.sent_bytes, a.expected_bytes));
+  comm.refuse(
+      "an exchange",
+      fmt::format(
+          "exchange between ranks {} and {}: bytes of another plan or operation are refused "
+          "(fingerprints {:016x} and {:016x}; {} bytes sent, {} expected; back: {} sent, {} "
+          "expected). "
+          "Call the same operations with the same widths in the same order on all ranks",
+          comm.root_rank(std::min(comm.rank, peer.rank)),
+          comm.root_rank(std::max(comm.rank, peer.rank)), a.fingerprint, b.fingerprint,
+          a.sent_bytes, b.expected_bytes, b.sent_bytes, a.expected_bytes));
 }
 
-std::string describe_exchange(int tag, std::vector<int> ranks) {
-  constexpr std::size_t kNamed = 8;
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::string names;
-  for (std::size_t i = 0; i < std::min(kNamed, ranks.size()); ++i) {
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-  }
-  if (ranks.size() > kNamed) names += fmt::format(" and {} more", ranks.size() - kNamed);
-  return fmt::format("an exchange (tag {}) with rank {}", tag, names);
+std::string describe_exchange(const Communicator::Data& comm, std::vector<int> members) {
+  if (members.empty()) return "an exchange";
+  for (int& member : members) member = comm.root_rank(member);
+  return fmt::format("an exchange with {}", name_ranks(members));
 }
 
 }  // namespace knapformer

@@ -40,7 +40,7 @@ std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> se
 /// Fails on all ranks, in the same words on both sides, unless these mean the same exchange.
 void verify(Communicator::Data& comm, const ExchangePeer& peer);
 
-/// The exchange with a tag and the ranks it waits for, for people.
-std::string describe_exchange(int tag, std::vector<int> ranks);
+/// An exchange that waits for these members, for people.
+std::string describe_exchange(const Communicator::Data& comm, std::vector<int> members);
 
 }  // namespace knapformer

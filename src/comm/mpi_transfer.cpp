@@ -143,13 +143,17 @@ void MpiTransfer::finish() {
   }
 }
 
-std::string MpiTransfer::describe() const {
-  std::vector<int> waited_for;
+std::vector<int> MpiTransfer::waited_for() const {
+  std::vector<int> members;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] != MPI_REQUEST_NULL) waited_for.push_back(request_peers_[i]);
+    if (requests_[i] != MPI_REQUEST_NULL) members.push_back(request_peers_[i]);
   }
-  return describe_exchange(tag_, std::move(waited_for));
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  return members;
 }
+
+std::string MpiTransfer::describe() const { return describe_exchange(comm_, waited_for()); }
 
 bool MpiTransfer::withdraw() {
   const ReturnMpiErrors guard;

@@ -25,6 +25,7 @@ class MpiTransfer : public Transfer {
              std::uint64_t fingerprint) override;
   Progress poll() override;
   std::string describe() const override;
+  std::vector<int> waited_for() const override;
   void finish() override;
   bool withdraw() override;
 

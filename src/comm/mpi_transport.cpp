@@ -36,7 +36,7 @@ void all_reduce_host(Communicator::Data& comm, T* data, std::size_t size,
     check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + first, count, mpi_type<T>(), MPI_SUM, comm.comm,
                              &request),
               "MPI_Iallreduce");
-    comm.wait(request, "all-reduce", keep);
+    comm.wait(request, "an all-reduce", keep);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace knapformer {
 
@@ -29,6 +30,9 @@ class Transfer {
 
   /// What it is and which peers it lacks, for people.
   virtual std::string describe() const = 0;
+
+  /// Members that it lacks; empty: maybe any.
+  virtual std::vector<int> waited_for() const { return {}; }
 
   /// All bytes are there: enqueues on the device what brings them where they belong.
   virtual void finish() = 0;

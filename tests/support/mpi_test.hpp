@@ -12,13 +12,14 @@
 
 namespace knapformer::test {
 
-/// All ranks of the test. Impatient, so that a defect ends in an error and not in a hang. Complete
-/// on all ranks when it returns, so that no rank is still busy here when another one fails on
-/// purpose.
+/// All ranks of the test. Impatient, so that a defect ends in an error and not in a hang. No rank
+/// begins before all have come, nor returns before it is complete on all, so that none is still
+/// busy elsewhere when another one waits or fails on purpose.
 inline Communicator world(CommunicatorOptions options = {}) {
   if (options.timeout_seconds == CommunicatorOptions{}.timeout_seconds) {
     options.timeout_seconds = 30;
   }
+  MPI_Barrier(MPI_COMM_WORLD);
   Communicator group(MPI_COMM_WORLD, std::move(options));
   MPI_Barrier(MPI_COMM_WORLD);
   return group;

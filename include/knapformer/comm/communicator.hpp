@@ -10,12 +10,13 @@
 #include <functional>
 #include <knapformer/comm/mpi.hpp>
 #include <knapformer/comm/seconds.hpp>
-#include <knapformer/plan/error.hpp>
+#include <knapformer/comm/shared_error.hpp>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace knapformer {
@@ -34,8 +35,11 @@ struct ReceiveRange {
 };
 
 struct CommunicatorOptions {
-  double report_seconds = 60;    ///< waiting without progress is reported to the log after this
-  double timeout_seconds = 600;  ///< and fails after this
+  /// Waiting without progress is reported to the log after this, by one of the ranks that wait.
+  double report_seconds = 60;
+  /// And fails after this. A rank that computes for longer without a collective call is taken for
+  /// lost.
+  double timeout_seconds = 600;
   std::function<void(std::string_view)> log;  ///< receives reports; none by default
 
   /// The largest single message; larger ranges travel in parts. The same on all ranks, at most 1
@@ -90,10 +94,13 @@ class Gathering;
 /// ranks call the collective functions in the same order, from one thread at a time. MPI errors
 /// become Error.
 ///
-/// A rank that cannot go on (see fail(), and every Error that a Request throws) tells all others,
-/// and each of them throws the same Error from the collective function it waits in or calls next;
-/// when several ranks fail at once, one of their Errors. The communicator is then of no further
-/// use.
+/// A rank that cannot go on (see fail() and guard(), and every Error that a Request throws) tells
+/// all others, and each of them throws the same Error from the collective function it waits in or
+/// calls next; when several ranks fail at once, all throw the Error of one of them. So does a
+/// collective function without progress for timeout_seconds, with an Error that names the ranks
+/// that give no answer, or that have called something else. The communicator and the groups split
+/// from it, or it was split from, are then of no further use: the program should print the message
+/// and call MPI_Abort. Messages number ranks as the communicator does that all were split from.
 class Communicator {
  public:
   explicit Communicator(MPI_Comm comm, CommunicatorOptions options = {});
@@ -107,8 +114,16 @@ class Communicator {
   /// Adds to times().hidden, for operations made of those below.
   void record_hidden(const Seconds& hidden) const;
 
+  /// The number by which messages name `member`: its rank in the communicator that this one was
+  /// split from, in the end; the same number where it was not.
+  int root_rank(int member) const;
+
   /// Collective. Groups of `group_size` consecutive ranks; throws Error unless it divides size()
-  /// and is the same on all ranks.
+  /// and is the same on all ranks. A group shares the fate of the communicator that it comes from:
+  /// when a rank fails in one, all ranks of all of them throw.
+  ///
+  /// All ranks are known to be there before MPI_Comm_split is called; one that is killed within
+  /// that call leaves the others there, since MPI has no split that can be given up.
   Communicator split(int group_size) const;
 
   // --- Host collectives, for metadata. T is trivially copyable.
@@ -160,6 +175,18 @@ class Communicator {
   /// other rank as described above.
   [[noreturn]] void fail(std::string_view complaint) const;
 
+  /// Not collective: returns what `work` returns. An exception that leaves it, of whatever kind,
+  /// becomes fail() with its message. For work that one rank alone may fail in, while the others
+  /// go on to a collective call.
+  template <class Work>
+  auto guard(Work&& work) const {
+    try {
+      return std::forward<Work>(work)();
+    } catch (...) {
+      fail_with_exception();
+    }
+  }
+
   // --- Device collectives. The view is contiguous; fences `exec` before MPI sees the bytes.
 
   /// Sums `view` over the ranks, in place; every rank gets the same bits. T is double or float.
@@ -192,6 +219,7 @@ class Communicator {
 
  private:
   explicit Communicator(std::shared_ptr<Data> data);
+  [[noreturn]] void fail_with_exception() const;
   HostGather start_all_gather_bytes(const void* mine, std::size_t bytes,
                                     std::function<void()> then) const;
   void all_gather_varying_bytes(const void* mine, std::size_t element_bytes,
