@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "route/speed_estimate.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace knapformer {
+namespace {
+
+constexpr double kOne = 0x1p20;
+constexpr double kSlowest = 0x1p-7;
+constexpr double kFastest = 0x1p7;
+
+/// Ranks with less than this share of the mean work take no part.
+constexpr double kLeastShare = 0.25;
+
+std::int64_t quantised(double speed) {
+  return std::llround(std::clamp(speed, kSlowest, kFastest) * kOne);
+}
+
+std::int64_t median(std::int64_t a, std::int64_t b, std::int64_t c) {
+  return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
+
+}  // namespace
+
+SpeedEstimate::SpeedEstimate(std::span<const double> initial) {
+  double sum = 0;
+  for (const double speed : initial) sum += speed;
+  const double mean = sum / static_cast<double>(initial.size());
+  for (const double speed : initial) {
+    const std::int64_t units = quantised(speed / mean);
+    ranks_.push_back({units, {units, units}});
+  }
+  normalise();
+}
+
+void SpeedEstimate::update(std::span<const BusyReport> reports) {
+  double work = 0, reporting = 0;
+  for (const BusyReport& report : reports) {
+    if (!(report.seconds > 0)) continue;
+    work += report.work;
+    reporting += 1;
+  }
+  if (reporting == 0) return;
+  const double least = kLeastShare * (work / reporting);
+  const auto takes_part = [&](const BusyReport& report) {
+    return report.seconds > 0 && report.work > 0 && report.work >= least;
+  };
+
+  double rates = 0, speeds = 0;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (!takes_part(reports[r])) continue;
+    rates += reports[r].work / reports[r].seconds;
+    speeds += static_cast<double>(ranks_[r].speed) / kOne;
+  }
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (!takes_part(reports[r])) continue;
+    const double share = (reports[r].work / reports[r].seconds) / rates;
+    const std::int64_t sample = quantised(share * speeds);
+    Rank& rank = ranks_[r];
+    rank.speed += (median(sample, rank.last[0], rank.last[1]) - rank.speed) / 2;
+    rank.last = {sample, rank.last[0]};
+  }
+  normalise();
+}
+
+void SpeedEstimate::normalise() {
+  std::int64_t sum = 0;
+  for (const Rank& rank : ranks_) sum += rank.speed;
+  const double scale = static_cast<double>(ranks_.size()) / static_cast<double>(sum);
+  for (Rank& rank : ranks_) rank.speed = quantised(static_cast<double>(rank.speed) * scale);
+}
+
+std::vector<double> SpeedEstimate::speeds() const {
+  std::vector<double> out;
+  for (const Rank& rank : ranks_) out.push_back(static_cast<double>(rank.speed) / kOne);
+  return out;
+}
+
+}  // namespace knapformer
