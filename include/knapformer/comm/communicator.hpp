@@ -141,11 +141,7 @@ class Communicator {
   /// whatever waits or starts something on this communicator, and must neither throw nor use it but
   /// to take the blocks. Gathers are seen to complete in the order in which they were started.
   template <class T>
-  Gathering<T> start_all_gather(std::span<const T> mine, std::function<void()> then = {}) const {
-    static_assert(std::is_trivially_copyable_v<T>);
-    return Gathering<T>(
-        start_all_gather_bytes(mine.data(), mine.size() * sizeof(T), std::move(then)));
-  }
+  Gathering<T> start_all_gather(std::span<const T> mine, std::function<void()> then = {}) const;
 
   /// Blocks of different length, in rank order; counts[r] elements come from rank r.
   template <class T>
@@ -264,5 +260,13 @@ class Gathering {
  private:
   HostGather gather_;
 };
+
+template <class T>
+Gathering<T> Communicator::start_all_gather(std::span<const T> mine,
+                                            std::function<void()> then) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return Gathering<T>(
+      start_all_gather_bytes(mine.data(), mine.size() * sizeof(T), std::move(then)));
+}
 
 }  // namespace knapformer

@@ -39,7 +39,10 @@ struct BasicRows {
   bool contiguous = true;
   Element element = Element::kOther;
 
-  operator BasicRows<const std::byte>() const requires(!std::is_const_v<Byte>) {
+  // A template, because nvcc warns of a conversion to its own class even where it is ruled out.
+  template <class Const>
+  requires(std::is_same_v<Const, const Byte> && !std::is_const_v<Byte>) operator BasicRows<Const>()
+      const {
     return {data, rows, items, item_bytes, contiguous, element};
   }
 };
