@@ -17,7 +17,7 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
   using Policy = Kokkos::TeamPolicy<Device>;
   const std::int64_t columns = sums.item_bytes / static_cast<std::int64_t>(sizeof(T));
   const std::int64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
-  if (sums.rows * tiles == 0) return;
+  if (sums.rows * tiles <= 0) return;
   const auto offsets = terms.offsets;
   const auto rows = terms.rows;
   const std::int64_t local = terms.local;
@@ -31,7 +31,8 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
       KOKKOS_LAMBDA(const Policy::member_type& team) {
         const std::int64_t sequence = team.league_rank() / tiles;
         const std::int64_t first = team.league_rank() % tiles * kTileColumns;
-        const std::int64_t count = Kokkos::min(kTileColumns, columns - first);
+        const std::int64_t rest = columns - first;
+        const std::int64_t count = rest < kTileColumns ? rest : kTileColumns;
         const std::int64_t begin = offsets(sequence);
         const std::int64_t end = offsets(sequence + 1);
         const auto range = Kokkos::TeamVectorRange(team, count);

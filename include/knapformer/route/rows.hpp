@@ -30,24 +30,24 @@ constexpr std::size_t element_bytes(Element element) {
 /// What routing knows of a view: `rows` rows of `items` items of `item_bytes` bytes, packed. The
 /// items of [rows x heads x d_head] are heads where the operation distinguishes them; otherwise a
 /// row is one item.
-template <class Byte>
-struct BasicRows {
-  Byte* data = nullptr;
+struct ConstRows {
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t items = 1;
+  std::int64_t item_bytes = 0;
+  bool contiguous = true;
+  Element element = Element::kOther;
+};
+struct Rows {
+  std::byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t items = 1;
   std::int64_t item_bytes = 0;
   bool contiguous = true;
   Element element = Element::kOther;
 
-  // A template, because nvcc warns of a conversion to its own class even where it is ruled out.
-  template <class Const>
-  requires(std::is_same_v<Const, const Byte> && !std::is_const_v<Byte>) operator BasicRows<Const>()
-      const {
-    return {data, rows, items, item_bytes, contiguous, element};
-  }
+  operator ConstRows() const { return {data, rows, items, item_bytes, contiguous, element}; }
 };
-using Rows = BasicRows<std::byte>;
-using ConstRows = BasicRows<const std::byte>;
 
 /// Views that tokens can be moved in: rows in the first dimension, one after another in memory.
 template <class V>
@@ -62,17 +62,17 @@ concept RowView = Kokkos::is_view_v<V> && bool(V::rank_dynamic() >= 1) &&
 template <RowView V>
 auto rows_of(const V& view, bool heads = false) {
   using T = typename V::value_type;
-  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  std::int64_t item_bytes = sizeof(T);
+  using Result = std::conditional_t<std::is_const_v<T>, ConstRows, Rows>;
+  Result result{.rows = static_cast<std::int64_t>(view.extent(0)),
+                .items = heads ? static_cast<std::int64_t>(view.extent(1)) : 1,
+                .item_bytes = sizeof(T),
+                .contiguous = view.span_is_contiguous(),
+                .element = element_of<T>};
+  result.data = reinterpret_cast<decltype(result.data)>(view.data());
   for (std::size_t d = heads ? 2 : 1; d < V::rank(); ++d) {
-    item_bytes *= static_cast<std::int64_t>(view.extent(d));
+    result.item_bytes *= static_cast<std::int64_t>(view.extent(d));
   }
-  return BasicRows<Byte>{reinterpret_cast<Byte*>(view.data()),
-                         static_cast<std::int64_t>(view.extent(0)),
-                         heads ? static_cast<std::int64_t>(view.extent(1)) : 1,
-                         item_bytes,
-                         view.span_is_contiguous(),
-                         element_of<T>};
+  return result;
 }
 
 }  // namespace knapformer
