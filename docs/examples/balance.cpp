@@ -14,13 +14,22 @@
 
 namespace kf = knapformer;
 
-// Stands for the work on tokens, wherever they are.
-void compute(const kf::Device& exec,
-             const Kokkos::View<float**, Kokkos::LayoutRight, kf::Device>& x) {
-  Kokkos::parallel_for(
-      "compute", Kokkos::RangePolicy<kf::Device>(exec, 0, x.extent(0)), KOKKOS_LAMBDA(const int i) {
-        for (std::size_t j = 0; j < x.extent(1); ++j) x(i, j) *= 2;
-      });
+using Rows = Kokkos::View<float**, Kokkos::LayoutRight, kf::Device>;
+
+// Stands for the work on tokens, wherever they are: scales those of each chunk by the row of its
+// sequence.
+void compute(const kf::Device& exec, const kf::Routing& routing, const Rows& x,
+             const Rows& scales) {
+  using Policy = Kokkos::RangePolicy<kf::Device, Kokkos::IndexType<std::int64_t>>;
+  std::int64_t i = 0;
+  for (const kf::LocalChunk& chunk : routing.chunks()) {
+    Kokkos::parallel_for(
+        "compute", Policy(exec, chunk.first_row, chunk.first_row + chunk.chunk.tokens),
+        KOKKOS_LAMBDA(const std::int64_t row) {
+          for (std::size_t j = 0; j < x.extent(1); ++j) x(row, j) *= scales(i, j);
+        });
+    ++i;
+  }
 }
 
 void run() {
@@ -35,11 +44,14 @@ void run() {
   const std::vector<std::int64_t> lengths(4, 100 * (group.rank() + 1));
   const kf::Routing routing = balancer.prepare(lengths);
 
-  Kokkos::View<float**, Kokkos::LayoutRight, kf::Device> tokens("tokens", routing.home_rows(), 64);
+  const Rows tokens("tokens", routing.home_rows(), 64);
+  const Rows conditioning("conditioning", routing.home_sequences(), 64);  // a row a sequence
   Kokkos::deep_copy(exec, tokens, static_cast<float>(group.rank()));
+  Kokkos::deep_copy(exec, conditioning, 2.0f);
 
   const auto moved = routing.route(exec, tokens);
-  compute(exec, moved);
+  const auto scales = routing.route_sequences(exec, conditioning);  // a row a chunk
+  compute(exec, routing, moved, scales);
   const auto restored = routing.reverse_route(exec, moved);  // every token is home again
 
   std::printf(

@@ -62,13 +62,15 @@ class Pending {
 ///
 /// Words: *home* rows are this rank's own sequences as it loaded them, packed; *routed* rows are
 /// the chunks it computes, packed in the plan's order of sequences. q, k, v are [rows x heads x
-/// d_head]; after pre-attention they are head buffers (see AttentionProblem).
+/// d_head]; after pre-attention they are head buffers (see AttentionProblem). What belongs to whole
+/// sequences has one row for each home sequence, and after routing one for each of chunks().
 ///
 /// Every operation is collective over the group: all ranks call the same ones in the same order, a
 /// rank without rows too. It takes any number of views (see RowView) of any types, which travel in
-/// one exchange, their bytes unchanged. All enqueue on `exec` and fence it before MPI sees the
-/// bytes. A view of the wrong extent on any rank, and plans or widths that differ between ranks,
-/// make every rank throw (see Communicator), here or in its next collective call.
+/// one exchange, their bytes unchanged unless they are summed. All enqueue on `exec` and fence it
+/// before MPI sees the bytes. A view of the wrong extent on any rank, and plans, widths or types
+/// that differ between ranks, make every rank throw (see Communicator), here or in its next
+/// collective call.
 ///
 /// Each operation has four forms:
 ///     auto outputs = routing.route(exec, views...);
@@ -164,10 +166,9 @@ class Routing {
     start_post_attention_into(exec, outputs, views...).wait();
   }
 
-  /// Rows that belong to whole sequences, such as conditioning vectors, to the ranks of their bags
-  /// and nowhere else: [home_sequences x ...], in the order of the lengths given, to one row for
-  /// each of chunks() [chunks x ...], in their order. A sequence without tokens has no chunk, so
-  /// its row goes nowhere.
+  /// Rows of whole sequences, such as conditioning vectors, to the ranks of their bags and nowhere
+  /// else: [home_sequences x ...] to [chunks x ...], so that chunk i finds its sequence's row at i.
+  /// A sequence without tokens has no chunk, and its row goes nowhere.
   auto start_route_sequences(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kRouteSequences>(exec, views...);
   }
