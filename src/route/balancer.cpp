@@ -72,7 +72,11 @@ struct PlanInput {
         .max_tokens_per_rank = options->max_tokens_per_rank,
         .max_attention_tokens_per_rank = options->max_attention_tokens_per_rank,
         .budget = options->plan_budget};
-    return options->balance ? make_plan(request) : make_home_plan(request);
+    try {
+      return options->balance ? make_plan(request) : make_home_plan(request);
+    } catch (const Error& error) {  // every rank plans alike, and fails alike
+      throw SharedError(error.what());
+    }
   }
 };
 
@@ -130,7 +134,7 @@ void PendingRouting::State::on_arrival() noexcept {
   if (waited_for) return;
   try {
     read_metadata();
-    if (metadata->has_problem() || !all_numbers_fit() || !threads_allowed()) return;
+    if (metadata->has_problem(group) || !all_numbers_fit() || !threads_allowed()) return;
     PlanInput all = input;
     all.add(*metadata);
     planned = std::async(std::launch::async, [all = std::move(all)] {
@@ -163,7 +167,7 @@ Routing PendingRouting::State::finish() {
   waited_for = true;
   const Seconds entered = process_seconds();
   read_metadata();
-  metadata->check();
+  metadata->check(group);
   if (!all_numbers_fit()) gather_rest();
   learn_speeds();
   Seconds seen = arrived;

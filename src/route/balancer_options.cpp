@@ -9,8 +9,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "comm/verdict.hpp"
 
 namespace knapformer {
 namespace {
@@ -84,30 +88,44 @@ OptionNumbers numbers_of(const BalancerOptions& options) {
            hash(options.speed_estimate)}};
 }
 
+/// Blames the ranks that are fewer; of as many, not those with rank 0.
 void check_same_options(const Communicator& group, const BalancerOptions& options) {
   const OptionNumbers mine = numbers_of(options);
   const auto all = group.all_gather(std::span<const OptionNumbers>(&mine, 1));
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    const auto [here, there] =
-        std::mismatch(all[r].values.begin(), all[r].values.end(), all[0].values.begin());
-    if (here == all[r].values.end()) continue;
-    const auto index = static_cast<std::size_t>(here - all[r].values.begin());
-    throw Error(
-        fmt::format("balancer: the options differ between ranks, first in the {} of rank {}; give "
-                    "every rank those of rank 0",
-                    OptionNumbers::kNames[index], r));
+  for (std::size_t i = 0; i < mine.values.size(); ++i) {
+    std::map<std::uint64_t, std::vector<int>> ranks;
+    for (int r = 0; r < group.size(); ++r) {
+      ranks[all[static_cast<std::size_t>(r)].values[i]].push_back(group.root_rank(r));
+    }
+    if (ranks.size() == 1) continue;
+    const auto weight = [](const auto& each) {
+      return std::pair(each.second.size(), -each.second.front());
+    };
+    const auto most = std::ranges::max_element(
+        ranks, [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
+    std::vector<int> strays;
+    for (const auto& [value, having] : ranks) {
+      if (value != most->first) strays.insert(strays.end(), having.begin(), having.end());
+    }
+    std::ranges::sort(strays);
+    throw SharedError(fmt::format(
+        "balancer: the options differ between ranks, first in the {} of {}, not that of {}; give "
+        "all ranks the same",
+        OptionNumbers::kNames[i], name_ranks(strays), name_ranks(most->second)));
   }
 }
 
 void check_speed_estimate(const std::vector<double>& speeds, int ranks) {
   if (!speeds.empty() && std::ssize(speeds) != ranks) {
-    throw Error(fmt::format("balancer: a speed estimate for {} ranks is given, the group has {}",
-                            speeds.size(), ranks));
+    throw SharedError(
+        fmt::format("balancer: a speed estimate for {} ranks is given, the group has {}",
+                    speeds.size(), ranks));
   }
   for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
     if (speeds[rank] >= 0x1p-10 && speeds[rank] <= 0x1p10) continue;
-    throw Error(fmt::format("balancer: the speed estimate of rank {} is {}; it must be in [{}, {}]",
-                            rank, speeds[rank], 0x1p-10, 0x1p10));
+    throw SharedError(
+        fmt::format("balancer: the speed estimate of rank {} is {}; it must be in [{}, {}]", rank,
+                    speeds[rank], 0x1p-10, 0x1p10));
   }
 }
 
@@ -116,12 +134,12 @@ void check_speed_estimate(const std::vector<double>& speeds, int ranks) {
 void check_options(const Communicator& group, const BalancerOptions& options) {
   check_same_options(group, options);
   if (!options.topology.is_elastic() && options.topology.ranks() != group.size()) {
-    throw Error(fmt::format("balancer: topology {} is for {} ranks, the group has {}",
-                            options.topology.name(), options.topology.ranks(), group.size()));
+    throw SharedError(fmt::format("balancer: topology {} is for {} ranks, the group has {}",
+                                  options.topology.name(), options.topology.ranks(), group.size()));
   }
   if (options.heads < 1 || options.heads > Plan::kMaxHeads) {
-    throw Error(fmt::format("balancer: {} heads; give a number from 1 to {}", options.heads,
-                            Plan::kMaxHeads));
+    throw SharedError(fmt::format("balancer: {} heads; give a number from 1 to {}", options.heads,
+                                  Plan::kMaxHeads));
   }
   options.machine.check(group.size());
   check_speed_estimate(options.speed_estimate, group.size());

@@ -9,7 +9,6 @@
 #include <array>
 #include <bit>
 #include <knapformer/plan/cost_model.hpp>
-#include <knapformer/plan/error.hpp>
 #include <optional>
 
 namespace knapformer {
@@ -25,24 +24,26 @@ enum class Problem : std::int64_t {
   kNegativeCost
 };
 
-void throw_problem(std::size_t rank, const RankHeader& header) {
+void throw_problem(int rank, const RankHeader& header) {
   switch (static_cast<Problem>(header.problem)) {
     case Problem::kNone:
       return;
     case Problem::kNegativeLength:
-      throw Error(fmt::format("rank {}: the length of sequence {} is {}; lengths are not negative",
-                              rank, header.index, header.value));
+      throw SharedError(
+          fmt::format("rank {}: the length of sequence {} is {}; lengths are not negative", rank,
+                      header.index, header.value));
     case Problem::kLongLength:
-      throw Error(fmt::format(
+      throw SharedError(fmt::format(
           "rank {}: the length of sequence {} is {}; no more than {} tokens are planned for", rank,
           header.index, header.value, CostModel::kMaxLength));
     case Problem::kCostCount:
-      throw Error(fmt::format(
+      throw SharedError(fmt::format(
           "rank {}: {} costs are given for {} sequences; give one for each, or none on any rank",
           rank, header.index, header.value));
     case Problem::kNegativeCost:
-      throw Error(fmt::format("rank {}: the cost of sequence {} is {}; costs are not negative",
-                              rank, header.index, header.value));
+      throw SharedError(
+          fmt::format("rank {}: the cost of sequence {} is {}; costs are not negative", rank,
+                      header.index, header.value));
   }
 }
 
@@ -90,32 +91,33 @@ Metadata::Metadata(std::span<const std::int64_t> blocks, std::int64_t room) {
   }
 }
 
-void Metadata::check() const {
+void Metadata::check(const Communicator& group) const {
+  const auto name = [&](std::size_t r) { return group.root_rank(static_cast<int>(r)); };
   for (std::size_t r = 1; r < headers.size(); ++r) {
     if (headers[r].configuration == headers[0].configuration) continue;
-    throw Error(fmt::format(
-        "balancer: the options of rank {} are not those of rank 0 (hashes {:016x} and {:016x}); "
+    throw SharedError(fmt::format(
+        "balancer: the options of rank {} are not those of rank {} (hashes {:016x} and {:016x}); "
         "prepare with the same Balancer on every rank",
-        r, headers[r].configuration, headers[0].configuration));
+        name(r), name(0), headers[r].configuration, headers[0].configuration));
   }
   std::optional<std::size_t> with;
   std::optional<std::size_t> without;
   for (std::size_t r = 0; r < headers.size(); ++r) {
-    throw_problem(r, headers[r]);
+    throw_problem(name(r), headers[r]);
     if (headers[r].sequences == 0) continue;
     auto& found = headers[r].has_costs ? with : without;
     if (!found) found = r;
   }
   if (with && without) {
-    throw Error(
+    throw SharedError(
         fmt::format("rank {} gives costs and rank {} does not; give them on all ranks or on none",
-                    *with, *without));
+                    name(*with), name(*without)));
   }
 }
 
-bool Metadata::has_problem() const {
+bool Metadata::has_problem(const Communicator& group) const {
   try {
-    check();
+    check(group);
   } catch (const Error&) {
     return true;
   }

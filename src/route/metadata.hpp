@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <knapformer/comm/communicator.hpp>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct Metadata {
   Metadata(std::span<const std::int64_t> blocks, std::int64_t room);
 
   /// Throws the same Error on every rank when one of them has a problem or other options.
-  void check() const;
-  bool has_problem() const;
+  void check(const Communicator& group) const;
+  bool has_problem(const Communicator& group) const;
 
   /// The largest count of numbers of a rank: more than there was room for if not all are there.
   std::int64_t most_numbers() const;

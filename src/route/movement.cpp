@@ -118,13 +118,13 @@ std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
   return {};
 }
 
-/// Ranks whose plans, operations or types differ must not take each other's bytes. Other widths
-/// show in the sizes of the ranges, which the exchange compares itself.
+/// Ranks whose plans, operations, types or widths differ must not take each other's bytes.
 std::uint64_t fingerprint(const Plan& plan, Movement movement, std::span<const ConstRows> views) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
   std::uint64_t value = (plan.hash() ^ static_cast<std::uint64_t>(movement)) * kOdd;
   for (const ConstRows& view : views) {
     value = (value ^ static_cast<std::uint64_t>(view.element)) * kOdd;
+    value = (value ^ static_cast<std::uint64_t>(view.item_bytes)) * kOdd;
   }
   return value;
 }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <chrono>
-#include <exception>
 #include <knapformer/kernels/squared_error.hpp>
 #include <knapformer/train/trainer.hpp>
 #include <tuple>
@@ -59,21 +58,9 @@ Trainer<T>::Trainer(Communicator world, Balancer balancer, const TransformerConf
 
 template <class T>
 StepOutcome Trainer<T>::step(const Device& exec, const Batch<T>& batch, ClockKind clock) {
-  try {
-    return try_step(exec, batch, clock);
-  } catch (const std::exception& error) {
-    tell_all(error.what());
-  }
-}
-
-/// The others wait for this rank in its group, or in the world.
-template <class T>
-void Trainer<T>::tell_all(const std::string& complaint) const {
-  try {
-    balancer_.group().fail(complaint);
-  } catch (const Error&) {
-  }
-  world_.fail(complaint);
+  // The others wait for this rank in its group, or in the world.
+  return world_.guard(
+      [&] { return balancer_.group().guard([&] { return try_step(exec, batch, clock); }); });
 }
 
 template <class T>

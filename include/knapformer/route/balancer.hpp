@@ -56,9 +56,9 @@ class PendingRouting {
 class Balancer {
  public:
   /// Collective: ranks that disagree on the options all throw an Error that names the first one
-  /// that differs from rank 0. Throws Error when a fixed topology, the speeds of the machine or the
-  /// speed estimate are not for this many ranks, and for a machine, number of heads or estimate out
-  /// of range.
+  /// that differs, and the fewer ranks that have it so. Throws Error when a fixed topology, the
+  /// speeds of the machine or the speed estimate are not for this many ranks, and for a machine,
+  /// number of heads or estimate out of range.
   Balancer(Communicator group, BalancerOptions options);
 
   /// Collective. `lengths` are the tokens of each of this rank's sequences, none allowed. `costs`

@@ -8,7 +8,6 @@
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/phase_clock.hpp>
 #include <knapformer/train/synthetic.hpp>
-#include <string>
 
 namespace knapformer {
 
@@ -42,7 +41,6 @@ class Trainer {
 
  private:
   StepOutcome try_step(const Device& exec, const Batch<T>& batch, ClockKind clock);
-  [[noreturn]] void tell_all(const std::string& complaint) const;
 
   Communicator world_;
   Balancer balancer_;
