@@ -91,12 +91,12 @@ void Communicator::Data::refuse(const std::string& doing, const std::string& tex
   while (static_cast<int>(control->answers().size()) < control->size() - 1 &&
          seconds_since(start) < control->patience()) {
     control->check();
-    control->answer(0, refused.describe);
+    control->answer(0, [&] { return describe(refused); });
     std::this_thread::yield();
   }
   const std::string found = out_of_step(stall_of(refused, 0));
-  control->fail({Failure::Kind::kOutOfStep, control->rank(),
-                 found.empty() ? text : fmt::format("{}. {}", found, text)});
+  if (found.empty()) fail(text);
+  control->fail({Failure::Kind::kOutOfStep, control->rank(), fmt::format("{}; {}", found, text)});
 }
 
 void Communicator::Data::wait(const Awaited& awaited) {
@@ -115,7 +115,7 @@ void Communicator::Data::wait(const Awaited& awaited) {
       continue;
     }
     control->check();
-    control->answer(seconds_since(watch.progress), awaited.describe);
+    control->answer(seconds_since(watch.progress), [&] { return describe(awaited); });
     watch_over(awaited, watch);
     std::this_thread::yield();
     const Seconds now = thread_seconds();
@@ -130,7 +130,8 @@ Progress Communicator::Data::poll(const Awaited& awaited) {
   } catch (const SharedError&) {
     throw;
   } catch (const Error& error) {
-    fail(fmt::format("rank {}: {}", control->rank(), error.what()));
+    // MPI may have met another operation there than this one.
+    refuse(awaited.describe(), fmt::format("rank {}: {}", control->rank(), error.what()));
   }
 }
 
@@ -143,7 +144,8 @@ void Communicator::Data::advance_gathers() {
       check_mpi(MPI_Test(&first->request, &done, MPI_STATUS_IGNORE), "MPI_Iallgather");
       return done ? Progress::kDone : Progress::kNone;
     };
-    if (poll({test, {}}) != Progress::kDone) return;
+    const auto describe_it = [] { return std::string("an all-gather"); };
+    if (poll({test, describe_it}) != Progress::kDone) return;
     gathers.pop_front();
     first->done = true;
     if (first->then) first->then();
@@ -208,10 +210,16 @@ void Communicator::Data::ask(Watch& watch, Watch::Stage stage) const {
   watch.stage = stage;
 }
 
+std::string Communicator::Data::describe(const Awaited& awaited) const {
+  if (comm == control->root()) return awaited.describe();
+  return fmt::format("{} in the group of ranks {} to {}", awaited.describe(), root_rank(0),
+                     root_rank(size - 1));
+}
+
 Stall Communicator::Data::stall_of(const Awaited& awaited, double idle) const {
   Stall stall{.rank = control->rank(),
               .seconds = idle,
-              .doing = awaited.describe(),
+              .doing = describe(awaited),
               .first_member = first_member,
               .members = size,
               .ranks = control->size(),

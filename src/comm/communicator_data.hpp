@@ -65,8 +65,8 @@ struct Communicator::Data {
   /// Tells all other ranks, and throws Error(text).
   [[noreturn]] void fail(std::string text);
 
-  /// The same when what a peer does does not fit what this rank does in `doing`: asks the others
-  /// who is out of step.
+  /// The same when what a peer does seems not to fit what this rank does in `doing`: asks the
+  /// others who is out of step.
   [[noreturn]] void refuse(const std::string& doing, const std::string& text);
 
   /// A tag for the next exchange: calls come in the same order on every rank, so all use the same.
@@ -109,6 +109,7 @@ struct Communicator::Data {
   Progress poll(const Awaited& awaited);
   void watch_over(const Awaited& awaited, Watch& watch);
   void ask(Watch& watch, Watch::Stage stage) const;
+  std::string describe(const Awaited& awaited) const;
   Stall stall_of(const Awaited& awaited, double idle) const;
   void report(const Awaited& awaited, double idle) const;
 
