@@ -6,8 +6,16 @@
 #include <chrono>
 #include <functional>
 #include <knapformer/comm/mpi.hpp>
+#include <optional>
+#include <string>
 
 namespace knapformer::cli {
+
+/// How long a process that has failed waits for the others at its end.
+struct Patience {
+  std::chrono::milliseconds alone = std::chrono::seconds(10);  ///< nobody may know of it
+  std::chrono::milliseconds alike = std::chrono::seconds(1);   ///< all fail alike, at the same time
+};
 
 /// The processes that run the program: one, or as many as a launcher (mpirun, srun) has started.
 ///
@@ -17,7 +25,7 @@ namespace knapformer::cli {
 class Launch {
  public:
   /// Initialises MPI if a launcher has started several processes.
-  explicit Launch(std::chrono::milliseconds grace = std::chrono::seconds(10));
+  explicit Launch(Patience patience = {});
   ~Launch();
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
@@ -29,15 +37,21 @@ class Launch {
   bool is_first() const { return rank_ == 0; }
 
   /// Runs `body` on every process and returns the exit status, the same on all: 0, or 2 when `body`
-  /// threw on any, of which the first prints what() on one line. A process that fails while others
-  /// wait for it inside `body` cannot reach them: after the grace period it prints its own line and
-  /// aborts the job.
+  /// threw on any, of which the first prints what() on one line. A process that the others do not
+  /// follow to the end, because they wait for it inside `body` or are no more, prints its line and
+  /// aborts the job; of several, one.
   int run(const std::function<void()>& body);
 
  private:
-  const std::chrono::milliseconds grace_;
+  /// The lowest rank that any process gives. Nothing when not all have come in time.
+  std::optional<int> agree_on_first(int rank,
+                                    std::optional<std::chrono::milliseconds> patience) const;
+  void abort(const std::string& complaint) const;
+
+  const Patience patience_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
+  int size_ = 1;
 };
 
 }  // namespace knapformer::cli

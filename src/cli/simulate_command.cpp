@@ -41,6 +41,9 @@ struct Options {
   std::int64_t warmup = 2;
   std::optional<double> peak_gflops;
 
+  double report_after = CommunicatorOptions{}.report_seconds;
+  double timeout = CommunicatorOptions{}.timeout_seconds;
+
   std::string json;
   std::string trace;
   std::string command_line;
@@ -209,6 +212,12 @@ void check(const Options& options) {
     throw Error(
         fmt::format("--peak-gflops is {}; give a finite number above 0", *options.peak_gflops));
   }
+  const auto require_seconds = [](const char* name, double seconds) {
+    if (std::isfinite(seconds) && seconds > 0) return;
+    throw Error(fmt::format("{} is {}; give a finite number of seconds above 0", name, seconds));
+  };
+  require_seconds("--timeout", options.timeout);
+  require_seconds("--report-after", options.report_after);
   if (!std::isfinite(options.learning_rate)) {
     throw Error(fmt::format("--learning-rate is {}; give a finite number", options.learning_rate));
   }
@@ -218,14 +227,18 @@ void run(const Options& options) {
   check(options);
   // Kokkos would warn of ranks that share cores; the table says so where it matters.
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-  const Communicator world(MPI_COMM_WORLD, {.log = [](std::string_view text) {
-                             fmt::print(stderr, "knapformer: {}\n", text);
-                           }});
-  if (options.dtype == "double") {
-    simulate_and_report<double>(world, options);
-  } else {
-    simulate_and_report<float>(world, options);
-  }
+  const Communicator world(MPI_COMM_WORLD, {.report_seconds = options.report_after,
+                                            .timeout_seconds = options.timeout,
+                                            .log = [](std::string_view text) {
+                                              fmt::print(stderr, "knapformer: {}\n", text);
+                                            }});
+  world.guard([&] {
+    if (options.dtype == "double") {
+      simulate_and_report<double>(world, options);
+    } else {
+      simulate_and_report<float>(world, options);
+    }
+  });
 }
 
 void add_balancing_options(CLI::App& simulate, Options& options) {
@@ -272,6 +285,12 @@ void add_run_options(CLI::App& simulate, Options& options) {
       ->capture_default_str();
   run->add_option("--peak-gflops", options.peak_gflops,
                   "peak of a rank, for HFU (default: a large GEMM, measured)");
+  run->add_option("--timeout", options.timeout,
+                  "seconds without a message from the others after which a rank gives up")
+      ->capture_default_str();
+  run->add_option("--report-after", options.report_after,
+                  "seconds without a message after which the ranks at fault are reported")
+      ->capture_default_str();
   run->add_option("--json", options.json,
                   "write the figures to FILE, or instead of the table to - (standard output)")
       ->type_name("FILE");

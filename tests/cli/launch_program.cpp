@@ -10,7 +10,8 @@
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  knapformer::cli::Launch launch(std::chrono::milliseconds(500));
+  using std::chrono::milliseconds;
+  knapformer::cli::Launch launch({.alone = milliseconds(500), .alike = milliseconds(500)});
   return launch.run([&] {
     if (mode == "alone") {
       int initialized = 0;
