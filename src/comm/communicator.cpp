@@ -34,7 +34,7 @@ void check_options(const CommunicatorOptions& options) {
   }
 }
 
-/// Waited for without help from the others: there is no communicator of ours yet, and messages on
+/// Waits without help from the others: there is no communicator of ours yet, and messages on
 /// the caller's could meet the caller's own.
 void wait_for_all(MPI_Request& request, std::shared_ptr<void> memory, const char* function,
                   const CommunicatorOptions& options) {
@@ -53,7 +53,7 @@ void wait_for_all(MPI_Request& request, std::shared_ptr<void> memory, const char
           seconds, function);
       if (late) {
         keep_for_good(std::move(memory));
-        throw Error(text);
+        throw SharedError(text);
       }
       if (options.log) options.log(text);
     }

@@ -92,11 +92,14 @@ void run(const Communicator& world, const Fault& fault) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::Launch launch;
+  cli::Launch launch({.alone = std::chrono::seconds(10), .alike = std::chrono::milliseconds(300)});
   return launch.run([&] {
     if (argc != 5) throw Error("usage: fault_program FAULT RANK GROUP_SIZE TIMEOUT");
     const Fault fault{argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::atof(argv[4])};
     launch.initialize_mpi();
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (fault.name == "kill-early" && rank == fault.rank) std::raise(SIGKILL);
     const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
     CommunicatorOptions options;
     options.timeout_seconds = fault.timeout;

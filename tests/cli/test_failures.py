@@ -82,6 +82,12 @@ class Failures(ProgramTest):
                 done = self.fault(name, group_size, *self.recovery())
                 self.expect_no_answer(complaints(done.stderr), lines)
 
+    def test_a_rank_that_is_lost_before_anything_begins(self):
+        lines = complaints(self.fault("kill-early", 2, *self.recovery()).stderr)
+        self.assertEqual(len(lines), RANKS - 1)
+        for line in lines:
+            self.assertIn("without progress in MPI_Comm_idup: some rank has ended", line)
+
     def test_a_rank_that_comes_back_ends_alike(self):
         command = [self.mpiexec, *self.recovery(), "-n", str(RANKS), self.program, "stop", str(CULPRIT), "2", str(TIMEOUT)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
