@@ -13,7 +13,7 @@ constexpr double kOne = 0x1p20;
 constexpr double kSlowest = 0x1p-7;
 constexpr double kFastest = 0x1p7;
 
-/// Ranks with less than this share of the mean work take no part.
+/// Ranks with less than this share of the work that is fair at their speed take no part.
 constexpr double kLeastShare = 0.25;
 
 std::int64_t quantised(double speed) {
@@ -45,21 +45,21 @@ void SpeedEstimate::update(std::span<const BusyReport> reports) {
     reporting += 1;
   }
   if (reporting == 0) return;
-  const double least = kLeastShare * (work / reporting);
-  const auto takes_part = [&](const BusyReport& report) {
-    return report.seconds > 0 && report.work > 0 && report.work >= least;
-  };
+  const double least = kLeastShare * (work / reporting) / kOne;
 
-  double rates = 0, speeds = 0;
+  std::vector<double> rates(ranks_.size(), 0);
+  double sum_of_rates = 0, sum_of_speeds = 0;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (!takes_part(reports[r])) continue;
-    rates += reports[r].work / reports[r].seconds;
-    speeds += static_cast<double>(ranks_[r].speed) / kOne;
+    const double speed = static_cast<double>(ranks_[r].speed);
+    const bool enough = reports[r].work > 0 && reports[r].work >= least * speed;
+    if (!enough || !(reports[r].seconds > 0)) continue;
+    rates[r] = reports[r].work / reports[r].seconds;
+    sum_of_rates += rates[r];
+    sum_of_speeds += speed / kOne;
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (!takes_part(reports[r])) continue;
-    const double share = (reports[r].work / reports[r].seconds) / rates;
-    const std::int64_t sample = quantised(share * speeds);
+    if (rates[r] == 0) continue;
+    const std::int64_t sample = quantised(rates[r] / sum_of_rates * sum_of_speeds);
     Rank& rank = ranks_[r];
     rank.speed += (median(sample, rank.last[0], rank.last[1]) - rank.speed) / 2;
     rank.last = {sample, rank.last[0]};

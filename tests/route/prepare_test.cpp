@@ -91,6 +91,9 @@ TEST_F(Prepare, RoomGrowsInTheOrderOfTheCalls) {
   EXPECT_EQ(count(std::move(small)), group.size());
   EXPECT_EQ(count(std::move(large)), 300 + last);
   EXPECT_EQ(count(std::move(after)), 5000 + last);
+  const int before = collective_calls;
+  balance.prepare(many(5000));
+  EXPECT_EQ(collective_calls - before, 1) << "the room stays";
 }
 
 TEST_F(Prepare, FailsAlikeOnAllRanksWheneverItIsWaitedFor) {
