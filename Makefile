@@ -18,11 +18,12 @@ DEMO_ARGS ?= simulate --manifest tests/data/manifests/videos_and_images.csv \
 	--patch 96 --temporal 8 --samples-per-rank 6 --seed 3 --trace build/demo.h5 --json build/demo.json
 
 # The cores are shared out between the ranks; no rank is bound to a single one. Open MPI (OMPI_, from
-# version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it. Its TCP
-# transport, unused on one machine, complains about some networks.
+# version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it. Of its
+# transports unused on one machine, TCP complains about some networks and OFI takes a second to start.
 THREADS ?= $(shell n=$$(($$(nproc) / $(RANKS))); echo $$((n > 0 ? n : 1)))
 MPIRUN = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
-	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=^tcp \
+	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 \
+	OMPI_MCA_btl=^tcp,ofi \
 	PRTE_MCA_hwloc_default_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
 	$(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) \
 	mpirun -n $(RANKS)
@@ -30,11 +31,12 @@ MPIRUN = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
 # The generator can only be chosen for a new build folder, $(1).
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,$(if $(shell command -v ninja 2>&1),-G Ninja))
 
-# Runs the tests in the build folder $(1), and says how many ran: none is a failure.
+# Runs the tests in the build folder $(1) that ctest's options $(2) choose, and says how many ran: none is
+# a failure.
 define run_tests
 	@echo "== running the tests in $(1)"
 	@rm -f $(1)/tests.xml; \
-	ctest --test-dir $(1) --output-on-failure --no-tests=error --output-junit tests.xml; status=$$?; \
+	ctest --test-dir $(1) -j $(JOBS) $(2) --output-on-failure --no-tests=error --output-junit tests.xml; status=$$?; \
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
@@ -49,6 +51,8 @@ help:
 	@echo 'make build     set up this machine and build, in build/'
 	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
 	@echo 'make asan      the tests once more, with sanitizers (without those of installing, Python and benchmarks)'
+	@echo 'make mpich     the tests under MPI once more, with MPICH'
+	@echo 'make tsan      the same with ThreadSanitizer, and a Kokkos that has no threads of its own'
 	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
 	@echo
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
@@ -57,7 +61,7 @@ help:
 
 setup:
 ifneq ($(SETUP),no)
-	@CMAKE_ARGS='$(CMAKE_ARGS)' bash cmake/setup-debian.sh
+	@CMAKE_ARGS='$(CMAKE_ARGS)' bash cmake/setup-debian.sh $(SETUP_MORE)
 endif
 
 build: setup
@@ -95,6 +99,16 @@ asan: setup
 	@echo '== building with sanitizers and $(JOBS) jobs'
 	@cmake --build build-asan -j $(JOBS)
 	$(call run_tests,build-asan)
+
+mpich tsan: SETUP_MORE = mpich
+mpich: setup
+	$(call run_mpi_tests,mpich)
+
+tsan: setup
+ifneq ($(SETUP),no)
+	@CMAKE_ARGS='$(CMAKE_ARGS)' bash cmake/serial-kokkos.sh build-tsan/kokkos
+endif
+	$(call run_mpi_tests,tsan)
 
 install: build
 	@echo '== installing to $(PREFIX)'

@@ -5,6 +5,7 @@
 # Installs what KnapFormer needs to build and to test itself on Debian 12, Debian 13 or newer.
 # Silent when nothing is missing. Otherwise lists what it will add and upgrade, asks on a terminal
 # (not with YES=1, nor in a pipe), and then does it. Works as root or with sudo.
+# With the argument `mpich` it adds MPICH beside Open MPI, which stays the MPI of the machine.
 #
 # What comes from elsewhere (modules, Spack) is left alone: programs on the PATH, and a Kokkos named
 # by Kokkos_ROOT or Kokkos_DIR, in the environment or in CMAKE_ARGS, or found below CMAKE_PREFIX_PATH
@@ -16,6 +17,7 @@
 # them unasked, except Kokkos itself.
 set -euo pipefail
 export LC_ALL=C
+with=${1:-}
 
 say() { printf 'set-up: %s\n' "$*"; }
 fail() { printf 'set-up: %s\n' "$*" >&2; exit 1; }
@@ -41,6 +43,9 @@ missing_packages() {
   have ninja || echo ninja-build
   have pkg-config || echo pkg-config
   if ! have mpicxx || ! have mpirun; then printf '%s\n' libopenmpi-dev openmpi-bin; fi
+  if [ "$with" = mpich ] && { ! have mpicxx.mpich || ! have mpiexec.mpich; }; then
+    printf '%s\n' libmpich-dev mpich
+  fi
   have h5cc || have h5pcc || installed libhdf5-dev || echo libhdf5-dev
   for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev \
                  libbenchmark-dev libopenblas-openmp-dev python3-dev python3-h5py python3-venv; do
@@ -48,7 +53,7 @@ missing_packages() {
   done
 }
 
-new_enough() { dpkg --compare-versions "$1" ge 4.6; }
+new_enough() { dpkg --compare-versions "$1" ge 4.5; }
 
 have_kokkos() {
   local prefix IFS=':;'
@@ -98,7 +103,7 @@ write_kokkos_sources() {
   local mirror keyring
   mirror=$(index_targets SITE | grep -v '^cdrom:' | head -n 1) || true
   [ -n "$mirror" ] ||
-    fail "apt is configured with no Debian mirror: install Kokkos 4.6 or newer and set Kokkos_ROOT"
+    fail "apt is configured with no Debian mirror: install Kokkos 4.5 or newer and set Kokkos_ROOT"
   for keyring in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
     [ ! -e "$keyring" ] || break
   done
@@ -176,7 +181,7 @@ plan_kokkos() {
     ! plan_is_good scratch_apt "${kokkos_install[@]}" || return 0
   fi
   sed 's/^/  /' "$scratch/kokkos" >&2
-  fail "Debian's development distribution has no libkokkos-dev of version 4.6 or newer that fits" \
+  fail "Debian's development distribution has no libkokkos-dev of version 4.5 or newer that fits" \
     "this system; see above. Install Kokkos and set Kokkos_ROOT"
 }
 
