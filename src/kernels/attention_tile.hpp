@@ -15,7 +15,7 @@ namespace knapformer::kernels {
 // Tokens along the sides of a tile. On the host large enough for the BLAS to reach its speed, while
 // the tiles stay in the second-level cache; on a device, two tiles of doubles fit into shared
 // memory.
-inline constexpr int kTile = kOnHost ? 128 : 32;
+inline constexpr int kTile = kOnHost ? 192 : 32;
 inline constexpr int kAttentionThreads = kOnHost ? 1 : 128;
 
 /// c [m x n] = alpha op(a) op(b) + beta c; leading dimensions as in gemm. c is not read with beta =

@@ -36,7 +36,8 @@ struct ExponentialConstants<double> {
   static constexpr double kLn2High = 0x1.62e42fefa0000p-1, kLn2Low = 0x1.cf79abc9e3b3ap-40;
 };
 
-/// e^x to about the last place, without branches or calls; 0 below the smallest normal number.
+/// e^x within 1.5 units in the last place, 1 with fused multiply-adds, without branches or calls; 0
+/// below the smallest normal number.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T exponential(T x) {
   using Constants = ExponentialConstants<T>;
@@ -188,21 +189,24 @@ KOKKOS_FORCEINLINE_FUNCTION void swiglu_gradient_row(const T* gate, const T* up,
 /// The same on the host, over whole tiles and rows, with the widest vectors that the CPU has.
 namespace host {
 
-void softmax_tile(const ScoreTile& tile, float* scores, SoftmaxState<float>* states, float* out,
-                  std::int64_t out_distance, std::int64_t width);
-void softmax_gradient_tile(const ScoreTile& tile, float* scores, float* products,
-                           const float* log_sum_exp, const float* delta, std::int64_t step);
-void swiglu(const float* gate, const float* up, float* out, std::int64_t n);
-void swiglu_gradient(const float* gate, const float* up, const float* dout, float* dgate,
-                     float* dup, std::int64_t n);
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-void softmax_tile(const ScoreTile& tile, double* scores, SoftmaxState<double>* states, double* out,
+/// The widest that the CPU has and this build knows: used unless a test asks for another.
+InstructionSet widest_instruction_set();
+
+/// From now on these functions use `set`. Throws Error when it is beyond the widest. For tests.
+void use_instruction_set(InstructionSet set);
+
+template <class T>
+void softmax_tile(const ScoreTile& tile, T* scores, SoftmaxState<T>* states, T* out,
                   std::int64_t out_distance, std::int64_t width);
-void softmax_gradient_tile(const ScoreTile& tile, double* scores, double* products,
-                           const double* log_sum_exp, const double* delta, std::int64_t step);
-void swiglu(const double* gate, const double* up, double* out, std::int64_t n);
-void swiglu_gradient(const double* gate, const double* up, const double* dout, double* dgate,
-                     double* dup, std::int64_t n);
+template <class T>
+void softmax_gradient_tile(const ScoreTile& tile, T* scores, T* products, const T* log_sum_exp,
+                           const T* delta, std::int64_t step);
+template <class T>
+void swiglu(const T* gate, const T* up, T* out, std::int64_t n);
+template <class T>
+void swiglu_gradient(const T* gate, const T* up, const T* dout, T* dgate, T* dup, std::int64_t n);
 
 }  // namespace host
 }  // namespace knapformer::kernels

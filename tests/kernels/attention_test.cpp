@@ -4,7 +4,10 @@
 #include <knapformer/kernels/attention.hpp>
 #include <knapformer/plan/error.hpp>
 #include <limits>
+#include <numeric>
 #include <support/device_arrays.hpp>
+
+#include "instruction_sets.hpp"
 
 namespace knapformer::test {
 namespace {
@@ -121,13 +124,24 @@ struct Shape {
   std::int64_t d = 0;
 };
 
-void compare(const Shape& shape, double amplitude = 1) {
+std::vector<AttentionProblem> problems_of(const Shape& shape) {
   std::vector<AttentionProblem> problems;
   std::int64_t rows = 0;
   for (std::size_t i = 0; i < shape.lengths.size(); ++i) {
     problems.push_back({.offset = rows, .length = shape.lengths[i], .heads = shape.heads[i]});
     rows += shape.lengths[i] * shape.heads[i];
   }
+  return problems;
+}
+
+std::int64_t rows_of(const Shape& shape) {
+  return std::inner_product(shape.lengths.begin(), shape.lengths.end(), shape.heads.begin(),
+                            std::int64_t{0});
+}
+
+void compare(const Shape& shape, double amplitude = 1) {
+  const std::vector<AttentionProblem> problems = problems_of(shape);
+  const std::int64_t rows = rows_of(shape);
   std::mt19937_64 random(5);
   Inputs in;
   for (auto* values : {&in.q, &in.k, &in.v, &in.dout})
@@ -148,6 +162,11 @@ void compare(const Shape& shape, double amplitude = 1) {
       expect_equal(computed<float>(problems, rows, shape.d, causal, workers, in), expected,
                    float_tolerance);
     }
+    for_each_instruction_set([&] {
+      expect_equal(computed<double>(problems, rows, shape.d, causal, 1, in), expected, 1e-12);
+      expect_equal(computed<float>(problems, rows, shape.d, causal, 1, in), expected,
+                   float_tolerance);
+    });
   }
 }
 
@@ -159,6 +178,51 @@ TEST(Attention, TakesAnyHeadWidth) {
   for (const std::int64_t d : {1, 7, 130}) compare({{140, 5}, {1, 2}, d});
 }
 TEST(Attention, StandsSharpDistributions) { compare({{300}, {2}, 16}, 300); }
+
+/// Compares the backward pass with finite differences of the forward pass.
+void differentiate(const Shape& shape, std::size_t samples) {
+  const Device exec;
+  std::mt19937_64 random(9);
+  const std::int64_t rows = rows_of(shape);
+  const auto matrix = [&] { return random_matrix<double>(rows, shape.d, random); };
+  const auto q = matrix(), k = matrix(), v = matrix(), dout = matrix();
+  const auto out = matrix(), dq = matrix(), dk = matrix(), dv = matrix();
+  const Vector<double> log_sum_exp("KnapFormer::test", rows);
+  const std::vector<double> weights = to_host(dout);
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal ? "causal" : "full");
+    const auto work = kernels::make_attention_work(exec, problems_of(shape), causal);
+    const Vector<double> workspace("KnapFormer::test", kernels::attention_workspace(work, shape.d));
+    const auto loss = [&] {
+      kernels::attention(exec, work, q, k, v, out, log_sum_exp);
+      return dot(out, weights);
+    };
+    loss();
+    kernels::attention_backward(exec, work, q, k, v, out, log_sum_exp, dout, workspace, dq, dk, dv);
+    expect_gradient("q", q, dq, loss, samples);
+    expect_gradient("k", k, dk, loss, samples);
+    expect_gradient("v", v, dv, loss, samples);
+  }
+}
+
+TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
+  differentiate({{0, 1, 2, 17}, {2, 3, 1, 2}, 6}, 250);
+  differentiate({{0, 1, 2, 17, 1000}, {1, 1, 2, 1, 1}, 6}, 40);
+}
+
+// Registered with one thread and with two.
+TEST(Attention, GivesTheSameBitsEveryTime) {
+  const Shape shape{{1000, 3, 0, 400}, {1, 5, 2, 3}, 24};
+  std::mt19937_64 random(13);
+  Inputs in;
+  for (auto* values : {&in.q, &in.k, &in.v, &in.dout})
+    *values = random_values(rows_of(shape) * shape.d, random);
+  const auto once = [&] {
+    return computed<float>(problems_of(shape), rows_of(shape), shape.d, true, 64, in);
+  };
+  const Results first = once();
+  for (int repetition = 0; repetition < 5; ++repetition) expect_equal(once(), first, 0);
+}
 
 TEST(Attention, TakesNothing) {
   compare({{}, {}, 8});
