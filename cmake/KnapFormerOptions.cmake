@@ -3,6 +3,7 @@
 
 option(KNAPFORMER_ENABLE_RUNTIME "Build the library on Kokkos and MPI and the program; off: the planner alone" ON)
 option(KNAPFORMER_ENABLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
+option(KNAPFORMER_ENABLE_NCCL "Move tokens between CUDA devices with NCCL; needs a Kokkos with CUDA" OFF)
 option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, without running it (target cuda-check)" OFF)
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 set(KNAPFORMER_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")

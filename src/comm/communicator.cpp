@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <knapformer/comm/communicator.hpp>
+#include <knapformer/comm/shared_error.hpp>
 #include <new>
 #include <string_view>
 #include <thread>
@@ -16,6 +17,8 @@
 
 #include "comm/communicator_data.hpp"
 #include "comm/mpi_check.hpp"
+#include "comm/nccl.hpp"
+#include "comm/transport_choice.hpp"
 
 namespace knapformer {
 namespace {
@@ -31,6 +34,9 @@ void check_options(const CommunicatorOptions& options) {
   if (options.message_bytes < 1 || options.message_bytes > kLargestMessage) {
     throw Error(fmt::format("communicator: message_bytes is {}, not in [1, {}]",
                             options.message_bytes, kLargestMessage));
+  }
+  if (options.nccl_peers < 0) {
+    throw Error(fmt::format("communicator: nccl_peers is {}, not 0 or more", options.nccl_peers));
   }
 }
 
@@ -102,6 +108,23 @@ std::string complaint_about(const CommunicatorOptions& options) {
   return {};
 }
 
+void check_same(const Communicator& group, const char* option, std::int64_t mine) {
+  const auto all = group.all_gather(std::span<const std::int64_t>(&mine, 1));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    throw SharedError(fmt::format("communicator: {} is {} on rank {} and {} on rank 0", option,
+                                  all[r], r, all[0]));
+  }
+}
+
+/// Collective. Communicators start with MPI, by which they find out what else they may use.
+void replace_transport(const Communicator& group, Communicator::Data& data) {
+  const TransportOffer mine = transport_offer(data.options.transport);
+  const auto offers = group.all_gather(std::span<const TransportOffer>(&mine, 1));
+  if (choose_transport(offers) == TransportKind::kMpi) return;
+  group.guard([&] { data.transport = make_nccl_transport(data); });
+}
+
 }  // namespace
 
 HostGather::HostGather(std::shared_ptr<Communicator::Data> communicator,
@@ -136,13 +159,9 @@ Communicator::Communicator(MPI_Comm comm, CommunicatorOptions options) {
   const MPI_Comm copy = duplicate(comm, options);
   data_ = std::make_shared<Data>(copy, std::move(options));
   agree(complaint);
-  const std::int64_t mine = data_->options.message_bytes;
-  const auto all = all_gather(std::span<const std::int64_t>(&mine, 1));
-  for (int r = 0; r < size(); ++r) {
-    if (all[static_cast<std::size_t>(r)] == all[0]) continue;
-    throw SharedError(fmt::format("communicator: message_bytes is {} on rank {} and {} on rank 0",
-                                  all[static_cast<std::size_t>(r)], r, all[0]));
-  }
+  check_same(*this, "message_bytes", data_->options.message_bytes);
+  check_same(*this, "nccl_peers", data_->options.nccl_peers);
+  replace_transport(*this, *data_);
 }
 
 int Communicator::rank() const { return data_->rank; }
@@ -152,6 +171,7 @@ MPI_Comm Communicator::mpi() const { return data_->comm; }
 CommunicatorTimes Communicator::times() const { return data_->times; }
 void Communicator::record_hidden(const Seconds& hidden) const { data_->times.hidden += hidden; }
 const CommunicatorOptions& Communicator::options() const { return data_->options; }
+TransportKind Communicator::transport() const { return data_->transport->kind(); }
 
 Communicator Communicator::split(int group_size) const {
   const auto sizes = all_gather(std::span<const int>(&group_size, 1));
@@ -169,7 +189,9 @@ Communicator Communicator::split(int group_size) const {
   MPI_Comm group = MPI_COMM_NULL;
   const int index = rank() / group_size;
   check_mpi(MPI_Comm_split(data_->comm, index, rank(), &group), "MPI_Comm_split");
-  return Communicator(std::make_shared<Data>(group, *data_, index * group_size));
+  Communicator part(std::make_shared<Data>(group, *data_, index * group_size));
+  replace_transport(part, *part.data_);
+  return part;
 }
 
 void Communicator::barrier() const {

@@ -58,6 +58,7 @@ void Communicator::Data::inspect(MPI_Comm owned) {
 
 Communicator::Data::~Data() {
   finish_gathers();
+  transport.reset();
   control->strike(id);
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -48,6 +48,8 @@ class Transport {
 
   virtual ~Transport() = default;
 
+  virtual TransportKind kind() const = 0;
+
   virtual std::unique_ptr<Transfer> new_transfer(const Exec& exec) = 0;
 
   /// In place; `view` has the same size on all ranks.

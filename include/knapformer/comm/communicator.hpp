@@ -34,7 +34,16 @@ struct ReceiveRange {
   std::int64_t bytes = 0;
 };
 
+/// What carries exchanges and device collectives. Everything else travels over MPI.
+enum class TransportKind {
+  kAuto,  ///< NCCL where all ranks have it built in and a CUDA device of their own; MPI elsewhere
+  kMpi,
+  kNccl,  ///< an Error on all ranks where it cannot be had
+};
+
 struct CommunicatorOptions {
+  TransportKind transport = TransportKind::kAuto;  ///< the same on all ranks
+
   /// Waiting without progress is reported to the log after this, by one of the ranks that wait.
   double report_seconds = 60;
   /// And fails after this. A rank that computes for longer without a collective call is taken for
@@ -50,6 +59,11 @@ struct CommunicatorOptions {
   /// that is not GPU-aware needs for memory that the host cannot read.
   bool direct = Kokkos::SpaceAccessibility<Kokkos::HostSpace,
                                            Kokkos::DefaultExecutionSpace::memory_space>::accessible;
+
+  /// NCCL connects each rank with this many others when the communicator is made, the nearest by
+  /// rank in both directions; each connection takes device memory. NCCL connects further ones when
+  /// they first exchange something, which takes that exchange much longer. The same on all ranks.
+  int nccl_peers = 64;
 };
 
 /// An exchange under way. Keeps what it was given alive until it is done. Movable, not copyable.
@@ -109,6 +123,7 @@ class Communicator {
   int size() const;
   MPI_Comm mpi() const;
   const CommunicatorOptions& options() const;
+  TransportKind transport() const;  ///< the one in use: kMpi or kNccl
 
   CommunicatorTimes times() const;
   /// Adds to times().hidden, for operations made of those below.
@@ -183,7 +198,8 @@ class Communicator {
     }
   }
 
-  // --- Device collectives. The view is contiguous; fences `exec` before MPI sees the bytes.
+  // --- Device collectives. The view is contiguous. Over MPI, `exec` is fenced before MPI sees the
+  // bytes; over NCCL, they run on its stream.
 
   /// Sums `view` over the ranks, in place; every rank gets the same bits. T is double or float.
   template <class T>
@@ -194,12 +210,15 @@ class Communicator {
 
   /// Collective. Starts sending and receiving byte ranges of device memory. Peers without bytes for
   /// each other exchange nothing; both sides must agree on the ranges of a pair. Own ranges are
-  /// copied on `exec`, which is then fenced before MPI sees the bytes. The ranges must stay valid
-  /// until the request is done, for which `keep_alive` may hold them. `fingerprint` travels along
-  /// and must be the same on both sides. `then` is called once by wait(), when all bytes have
-  /// arrived.
+  /// copied on `exec`. The ranges must stay valid until the request is done, for which `keep_alive`
+  /// may hold them. `fingerprint` travels along and must be the same on both sides. `then` is called
+  /// once by wait(), when all bytes have arrived.
   ///
-  /// After an Error, `keep_alive` is never released while MPI may still touch its memory.
+  /// Over MPI, `exec` is fenced before MPI sees the bytes. Over NCCL, the bytes travel on the stream
+  /// of `exec`, in the order of its work; the call returns when the peers have started the exchange
+  /// too, and it is then that errors of theirs come to light.
+  ///
+  /// After an Error, `keep_alive` is never released while the transport may still touch its memory.
   Request start_exchange(const Kokkos::DefaultExecutionSpace& exec,
                          std::span<const SendRange> sends, std::span<const ReceiveRange> receives,
                          std::uint64_t fingerprint, std::shared_ptr<void> keep_alive = {},
