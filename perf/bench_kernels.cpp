@@ -11,7 +11,9 @@
 #include <cmath>
 #include <functional>
 #include <knapformer/kernels/attention.hpp>
+#include <knapformer/kernels/gelu.hpp>
 #include <knapformer/kernels/gemm.hpp>
+#include <knapformer/kernels/modulation.hpp>
 #include <knapformer/kernels/rms_norm.hpp>
 #include <knapformer/kernels/split_qkv.hpp>
 #include <knapformer/kernels/swiglu.hpp>
@@ -223,9 +225,67 @@ Work swiglu(bool backward) {
 }
 
 template <class T>
+Work bias_gelu(bool backward) {
+  const auto x = filled_matrix<T>(kRows, kWidth), y = filled_matrix<T>(kRows, kWidth);
+  const auto bias = filled(Vector<T>("KnapFormer::bench", kWidth));
+  if (!backward) return {bytes_of<T>(2), [=] { kernels::bias_gelu(exec(), x, bias, y); }};
+  const auto dx = filled_matrix<T>(kRows, kWidth);
+  return {bytes_of<T>(3), [=] { kernels::bias_gelu_backward(exec(), x, bias, y, dx); }};
+}
+
+/// The rows are those of kChunks sequences.
+constexpr std::int64_t kChunks = 8;
+
+ChunkOffsets chunk_offsets() {
+  const Kokkos::View<std::int64_t*, Device> offsets("KnapFormer::bench", kChunks + 1);
+  Kokkos::parallel_for(
+      "KnapFormer::bench_offsets", Kokkos::RangePolicy<Device>(exec(), 0, kChunks + 1),
+      KOKKOS_LAMBDA(std::int64_t i) { offsets(i) = i * (kRows / kChunks); });
+  return offsets;
+}
+
+template <class T>
+Work modulated_norm(bool backward) {
+  const auto x = filled_matrix<T>(kRows, kWidth), y = filled_matrix<T>(kRows, kWidth);
+  const auto shift = filled_matrix<T>(kChunks, kWidth), scale = filled_matrix<T>(kChunks, kWidth);
+  const Matrix<T> moments("KnapFormer::bench", kRows, 2);
+  const auto offsets = chunk_offsets();
+  const auto forward = [=] {
+    kernels::modulated_norm(exec(), offsets, x, shift, scale, 1e-6, y, moments);
+  };
+  if (!backward) return {bytes_of<T>(2), forward};
+  forward();
+  const auto dx = filled_matrix<T>(kRows, kWidth);
+  const auto dscale = filled_matrix<T>(kChunks, kWidth);
+  return {bytes_of<T>(4), [=] {
+            kernels::modulated_norm_backward(exec(), offsets, x, scale, moments, y, dx, shift,
+                                             dscale);
+          }};
+}
+
+template <class T>
+Work gated_residual(bool backward) {
+  const auto x = filled_matrix<T>(kRows, kWidth), y = filled_matrix<T>(kRows, kWidth);
+  const auto gate = filled_matrix<T>(kChunks, kWidth), dgate = filled_matrix<T>(kChunks, kWidth);
+  const auto other = filled_matrix<T>(kRows, kWidth);  // the residual, or dx
+  const auto offsets = chunk_offsets();
+  return {bytes_of<T>(3), [=] {
+            if (backward) {
+              kernels::gated_residual_backward(exec(), offsets, x, gate, y, other, dgate);
+            } else {
+              kernels::gated_residual(exec(), offsets, x, gate, other, y);
+            }
+          }};
+}
+
+template <class T>
 void add_rows(bool set_repetitions, const std::string& type) {
-  const std::pair<const char*, Work (*)(bool)> all[] = {
-      {"rms_norm", rms_norm<T>}, {"split_qkv", split_qkv<T>}, {"swiglu", swiglu<T>}};
+  const std::pair<const char*, Work (*)(bool)> all[] = {{"rms_norm", rms_norm<T>},
+                                                        {"split_qkv", split_qkv<T>},
+                                                        {"swiglu", swiglu<T>},
+                                                        {"bias_gelu", bias_gelu<T>},
+                                                        {"modulated_norm", modulated_norm<T>},
+                                                        {"gated_residual", gated_residual<T>}};
   for (const auto& [name, make] : all) {
     for (const bool backward : {false, true}) {
       add_case(set_repetitions,

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <knapformer/plan/error.hpp>
+#include <string>
 
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(__CUDACC__)
 #define KNAPFORMER_X86_SETS
@@ -105,12 +106,24 @@ void swiglu_gradient(const T* gate, const T* up, const T* dout, T* dgate, T* dup
   run([=]() KNAPFORMER_INLINED { swiglu_gradient_row(gate, up, dout, dgate, dup, n); });
 }
 
+template <class T>
+void bias_gelu(const T* x, const T* bias, T* y, std::int64_t n) {
+  run([=]() KNAPFORMER_INLINED { bias_gelu_row(x, bias, y, n); });
+}
+
+template <class T>
+void bias_gelu_gradient(const T* x, const T* bias, const T* dy, T* dx, std::int64_t n) {
+  run([=]() KNAPFORMER_INLINED { bias_gelu_gradient_row(x, bias, dy, dx, n); });
+}
+
 #define KNAPFORMER_INSTANTIATE(T)                                                                  \
   template void softmax_tile(const ScoreTile&, T*, SoftmaxState<T>*, T*, std::int64_t,             \
                              std::int64_t);                                                        \
   template void softmax_gradient_tile(const ScoreTile&, T*, T*, const T*, const T*, std::int64_t); \
   template void swiglu(const T*, const T*, T*, std::int64_t);                                      \
-  template void swiglu_gradient(const T*, const T*, const T*, T*, T*, std::int64_t);
+  template void swiglu_gradient(const T*, const T*, const T*, T*, T*, std::int64_t);               \
+  template void bias_gelu(const T*, const T*, T*, std::int64_t);                                   \
+  template void bias_gelu_gradient(const T*, const T*, const T*, T*, std::int64_t);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
 

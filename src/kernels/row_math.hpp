@@ -186,6 +186,33 @@ KOKKOS_FORCEINLINE_FUNCTION void swiglu_gradient_row(const T* gate, const T* up,
   }
 }
 
+/// y = gelu(z), z = x + bias, in the form with tanh: z * sigmoid(2 u), 2 u = a (z + b z^3).
+template <class T>
+struct Gelu {
+  static constexpr T kA = T(1.5957691216057308);  // sqrt(8 / pi)
+  static constexpr T kB = T(0.044715);
+};
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void bias_gelu_row(const T* x, const T* bias, T* KOKKOS_RESTRICT y,
+                                               std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T z = x[i] + bias[i];
+    y[i] = z / (T(1) + exponential(-Gelu<T>::kA * (z + Gelu<T>::kB * z * z * z)));
+  }
+}
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void bias_gelu_gradient_row(const T* x, const T* bias, const T* dy,
+                                                        T* KOKKOS_RESTRICT dx, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T z = x[i] + bias[i];
+    const T sigmoid = T(1) / (T(1) + exponential(-Gelu<T>::kA * (z + Gelu<T>::kB * z * z * z)));
+    const T slope = Gelu<T>::kA * (T(1) + T(3) * Gelu<T>::kB * z * z);
+    dx[i] = dy[i] * (sigmoid + z * slope * sigmoid * (T(1) - sigmoid));
+  }
+}
+
 /// The same on the host, over whole tiles and rows, with the widest vectors that the CPU has.
 namespace host {
 
@@ -207,6 +234,10 @@ template <class T>
 void swiglu(const T* gate, const T* up, T* out, std::int64_t n);
 template <class T>
 void swiglu_gradient(const T* gate, const T* up, const T* dout, T* dgate, T* dup, std::int64_t n);
+template <class T>
+void bias_gelu(const T* x, const T* bias, T* y, std::int64_t n);
+template <class T>
+void bias_gelu_gradient(const T* x, const T* bias, const T* dy, T* dx, std::int64_t n);
 
 }  // namespace host
 }  // namespace knapformer::kernels
