@@ -3,6 +3,7 @@
 
 #include "plan/group_work.hpp"
 
+#include <algorithm>
 #include <knapformer/plan/error.hpp>
 #include <string>
 
@@ -24,7 +25,6 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
     throw Error(std::to_string(costs.size()) + " costs for " + std::to_string(lengths.size()) +
                 " sequences; give one for each, or none");
   }
-  sequences_.reserve(lengths.size());
   std::int64_t tokens = 0;
   for (std::int64_t i = 0; i < std::ssize(lengths); ++i) {
     if (lengths[i] < 0 || lengths[i] > CostModel::kMaxLength) {
@@ -36,8 +36,8 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
                   "; expected 0 or more");
     }
     tokens += lengths[i];
-    sequences_.push_back(of_sequence(i));
-    total_ += sequences_.back();
+    total_ += sequence(i);
+    largest_ = std::max(largest_, sequence(i));
     if (tokens > kMaxTotalTokens || total_ > kMaxTotal) {
       throw Error(
           "the first " + std::to_string(i + 1) + " sequences have " + std::to_string(tokens) +
@@ -46,19 +46,12 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
   }
 }
 
-Work GroupWork::of_sequence(std::int64_t i) const {
-  if (lengths_[i] == 0) return 0;
-  if (costs_.empty()) return cost_.sequence(lengths_[i]) * heads_;
-  return Work{costs_[i]} * CostModel::kUnitsPerOne * heads_;
-}
-
 Work GroupWork::chunk(std::int64_t i, const Chunk& chunk) const {
   if (!costs_.empty()) {
     return cost_up_to(i, chunk.first_token + chunk.tokens) - cost_up_to(i, chunk.first_token);
   }
   const Work length = lengths_[i];
-  return cost_.per_token() * chunk.tokens * heads_ +
-         (cost_.per_sequence() + cost_.per_token_pair() * length * length) * chunk.heads;
+  return cost_.per_token() * chunk.tokens * heads_ + of_heads(length) * chunk.heads;
 }
 
 // The work of the tokens before `token`, rounded down. Division comes first, lest the product
@@ -72,8 +65,7 @@ Work GroupWork::cost_up_to(std::int64_t i, std::int64_t token) const {
 GroupWork::TokenAndHead GroupWork::token_and_head(std::int64_t i) const {
   const Work length = lengths_[i];
   if (!costs_.empty()) return {value(sequence(i)) / static_cast<double>(length), 0};
-  return {value(cost_.per_token() * heads_),
-          value(cost_.per_sequence() + cost_.per_token_pair() * length * length)};
+  return {value(cost_.per_token() * heads_), value(of_heads(length))};
 }
 
 double GroupWork::value(Work work) const {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <knapformer/plan/plan.hpp>
 #include <span>
-#include <vector>
 
 namespace knapformer {
 
@@ -22,7 +21,12 @@ class GroupWork {
   GroupWork(const CostModel& cost, std::int64_t heads, std::span<const std::int64_t> lengths,
             std::span<const std::int64_t> costs);
 
-  Work sequence(std::int64_t i) const { return sequences_[i]; }
+  Work sequence(std::int64_t i) const {
+    const Work length = lengths_[i];
+    if (length == 0) return 0;
+    if (!costs_.empty()) return Work{costs_[i]} * CostModel::kUnitsPerOne * heads_;
+    return (of_heads(length) + cost_.per_token() * length) * heads_;
+  }
 
   /// The chunks that tile a sequence have its work in sum.
   Work chunk(std::int64_t i, const Chunk& chunk) const;
@@ -36,21 +40,25 @@ class GroupWork {
   TokenAndHead token_and_head(std::int64_t i) const;
 
   Work total() const { return total_; }
+  Work largest() const { return largest_; }
   const CostModel& cost() const { return cost_; }
 
   /// In the units of the cost model's formula, or of the caller's costs.
   double value(Work work) const;
 
  private:
-  Work of_sequence(std::int64_t i) const;
+  // What goes with the heads that a rank computes, for all of them over their number.
+  Work of_heads(Work length) const {
+    return cost_.per_sequence() + cost_.per_token_pair() * length * length;
+  }
   Work cost_up_to(std::int64_t i, std::int64_t token) const;
 
   CostModel cost_;
   std::int64_t heads_;
   std::span<const std::int64_t> lengths_;
   std::span<const std::int64_t> costs_;
-  std::vector<Work> sequences_;
   Work total_ = 0;
+  Work largest_ = 0;
 };
 
 }  // namespace knapformer

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
+
+#include "plan/work_order.hpp"
 
 namespace knapformer {
 namespace {
@@ -32,6 +35,9 @@ class Capacities {
     constexpr Work kLargest = Work{1} << 98;
     return std::min(work / capacity, kLargest) * scale_ + work % capacity * scale_ / capacity;
   }
+
+  // No more than ranks of this capacity do in sum when each has this load.
+  Work work(Work load, std::int64_t capacity) const { return load / scale_ * capacity; }
 
  private:
   std::int64_t scale_;
@@ -75,7 +81,7 @@ class Bound {
     widest_first(max_degree);
     // Where nothing is ever split, the ranks are the bags.
     if (std::min({max_degree, problem_.heads, problem_.ranks}) == 1) {
-      several_in_a_bag({0, 0, problem_.ranks, fastest_.back()}, fastest_[1]);
+      several_in_a_bag({0, 0, problem_.ranks, fastest_.back()}, fastest_[1], all());
     }
   }
 
@@ -85,7 +91,9 @@ class Bound {
     std::ranges::sort(bags);
     one_sequence(topology);
     few_bags(bags);
-    for (const LargeBags& large : sets_of(bags)) several_in_a_bag(large, bags.back().capacity);
+    for (const LargeBags& large : sets_of(bags)) {
+      several_in_a_bag(large, bags.back().capacity, problem_.order);
+    }
   }
 
  private:
@@ -102,13 +110,22 @@ class Bound {
     return sum;
   }
 
+  std::vector<std::int64_t> all() const {
+    return problem_.order.empty() ? WorkOrder(problem_).all() : problem_.order;
+  }
+
+  // With more work than the fastest rank alone can do.
+  std::vector<std::int64_t> longest() const {
+    return WorkOrder(problem_).with_more_than(speeds_.work(known_, fastest_[1]));
+  }
+
   void raise(Work bound) { known_ = std::max(known_, bound); }
 
   // The k sequences with most work cannot occupy more ranks than k bags have.
   void widest_first(std::int64_t max_degree) {
     Work sum = 0;
     std::int64_t ranks = 0;
-    for (std::int64_t i : problem_.order) {
+    for (std::int64_t i : longest()) {
       const std::int64_t shares = problem_.shares(i, std::min(max_degree, problem_.ranks));
       if (speeds_.load(problem_.work.sequence(i), fastest_[1]) <= known_) break;
       raise(speeds_.load(problem_.work.sequence(i), fastest_[shares]));
@@ -171,10 +188,11 @@ class Bound {
   // Take the first sequences, those with most work. Either one of them goes to a smaller bag, which
   // makes a load of at least `in_smaller`, or all of them share the ranks of the large bags. Of
   // bags fewer than sequences, some bag gets several, at best the last ones.
-  void several_in_a_bag(const LargeBags& bags, std::int64_t largest_capacity) {
+  void several_in_a_bag(const LargeBags& bags, std::int64_t largest_capacity,
+                        std::span<const std::int64_t> order) {
     std::vector<Work> sums{0};
     Work in_smaller = 0;
-    for (std::int64_t i : problem_.order) {
+    for (std::int64_t i : order) {
       if (bags.next_smaller > 0) {
         const std::int64_t shares = problem_.shares(i, bags.next_smaller_degree);
         const std::int64_t capacity = std::min(bags.next_smaller, fastest_[shares]);
@@ -203,21 +221,19 @@ class Bound {
 
 }  // namespace
 
-double lower_bound(const PlanProblem& problem) {
-  Bound bound(problem);
-  if (problem.topology.is_elastic()) {
-    bound.any_bags(problem.topology.max_degree());
+PlanBounds lower_bounds(const PlanProblem& problem) {
+  const Topology& topology = problem.topology;
+  Bound any(problem);
+  any.any_bags(problem.ranks);
+  if (topology.max_degree() >= problem.ranks) return {any.value(), any.value()};
+  Bound given(problem);
+  if (topology.is_elastic()) {
+    given.any_bags(topology.max_degree());
   } else {
-    bound.any_bags(std::ranges::max(problem.topology.bags(), {}, &Bag::degree).degree);
-    bound.bags_of(problem.topology);
+    given.any_bags(std::ranges::max(topology.bags(), {}, &Bag::degree).degree);
+    given.bags_of(topology);
   }
-  return bound.value();
-}
-
-double elastic_lower_bound(const PlanProblem& problem) {
-  Bound bound(problem);
-  bound.any_bags(problem.ranks);
-  return bound.value();
+  return {.topology = given.value(), .elastic = any.value()};
 }
 
 }  // namespace knapformer

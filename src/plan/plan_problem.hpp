@@ -25,17 +25,13 @@ struct PlanProblem {
   std::int64_t max_tokens = PlanRequest::kNoCap;  ///< of a rank
   std::int64_t max_attention_tokens = PlanRequest::kNoCap;
   std::int64_t budget = 0;  ///< changes to try
-  std::vector<std::int64_t> order =
-      {};  ///< the sequences with tokens, from the most work to the least
+  /// See WorkOrder; empty for elastic bags, which rarely need it all.
+  std::vector<std::int64_t> order = {};
 
   /// How many ranks of a bag can compute sequence i: each needs a token and a head.
   std::int64_t shares(std::int64_t i, std::int64_t degree) const {
     return std::min({degree, lengths[i], heads});
   }
 };
-
-/// The order for a problem: equals take turns between the bags they live in, so that a group that
-/// is balanced already finds every home free and stays there.
-std::vector<std::int64_t> most_work_first(const PlanProblem& problem);
 
 }  // namespace knapformer

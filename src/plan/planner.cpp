@@ -11,6 +11,7 @@
 #include "plan/fixed/fixed.hpp"
 #include "plan/lower_bound.hpp"
 #include "plan/require_range.hpp"
+#include "plan/work_order.hpp"
 
 namespace knapformer {
 namespace {
@@ -92,10 +93,9 @@ Plan make(const PlanRequest& request, Assignment (*assigned)(const PlanProblem&)
                       .max_tokens = request.max_tokens_per_rank,
                       .max_attention_tokens = request.max_attention_tokens_per_rank,
                       .budget = request.budget};
-  problem.order = most_work_first(problem);
+  if (!request.topology.is_elastic()) problem.order = WorkOrder(problem).all();
   Assignment solution = assigned(problem);
-  const PlanBounds bounds = {.topology = lower_bound(problem),
-                             .elastic = elastic_lower_bound(problem)};
+  const PlanBounds bounds = lower_bounds(problem);
   return Plan(ranks, request.heads, request.cost, std::move(homes),
               {request.lengths.begin(), request.lengths.end()}, std::move(solution.chunk_offsets),
               std::move(solution.chunks), request.costs, machine, bounds, seconds_since(start));

@@ -5,14 +5,14 @@
 
 #include <knapformer/plan/error.hpp>
 #include <sstream>
-#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace knapformer {
 
 /// Throws Error that names `what`, its value and the range, unless it is within.
 template <class T>
-void require_range(const std::string& what, T value, std::type_identity_t<T> lowest,
+void require_range(std::string_view what, T value, std::type_identity_t<T> lowest,
                    std::type_identity_t<T> highest) {
   if (value >= lowest && value <= highest) return;  // false for a NaN
   std::ostringstream message;

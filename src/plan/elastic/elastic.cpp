@@ -4,6 +4,7 @@
 #include "plan/elastic/elastic.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <knapformer/plan/error.hpp>
 #include <numeric>
 #include <string>
@@ -13,6 +14,7 @@
 #include "plan/elastic/pod_filling.hpp"
 #include "plan/elastic/search.hpp"
 #include "plan/fixed/fixed.hpp"
+#include "plan/work_order.hpp"
 
 namespace knapformer {
 namespace {
@@ -43,7 +45,8 @@ Topology equal_bags(std::int64_t count, std::int64_t degree) {
       std::string("g").append(std::to_string(degree)).append("n").append(std::to_string(count)));
 }
 
-PlanProblem in_bags(const PlanProblem& problem, const Topology& topology) {
+PlanProblem in_bags(const PlanProblem& problem, const std::vector<std::int64_t>& order,
+                    const Topology& topology) {
   return {.topology = topology,
           .ranks = problem.ranks,
           .machine = problem.machine,
@@ -54,7 +57,7 @@ PlanProblem in_bags(const PlanProblem& problem, const Topology& topology) {
           .max_tokens = problem.max_tokens,
           .max_attention_tokens = problem.max_attention_tokens,
           .budget = problem.budget == 0 ? 0 : kFewChanges,
-          .order = problem.order};
+          .order = order};
 }
 
 class Elastic {
@@ -65,23 +68,25 @@ class Elastic {
         pods_(problem.ranks, problem.machine.ranks_per_node),
         times_(problem, model_),
         sharing_(problem, times_),
+        work_order_(problem),
+        sequences_(std::ssize(problem.lengths) - std::ranges::count(problem.lengths, 0)),
         budget_(problem.budget) {
     require_countable();
-    const std::int64_t sequences = std::ssize(problem.order);
     if (budget_ < 0)
-      budget_ = kFewChanges + std::min(kChangesPerSequence * sequences, kMostChanges);
-    const std::int64_t fillings = budget_ / 2 / std::max<std::int64_t>(sequences, 1);
+      budget_ = kFewChanges + std::min(kChangesPerSequence * sequences_, kMostChanges);
+    const std::int64_t fillings = budget_ / 2 / std::max<std::int64_t>(sequences_, 1);
     rounds_ = fillings >= 12 ? 3 : fillings >= 6 ? 2 : 1;
     tries_ = std::clamp<std::int64_t>(fillings / rounds_, 1, 8);
   }
 
   Assignment run() {
     place_wide();
+    find_narrow();
     fill_evenly();
     place_refused();
     if (capped() || is_poor()) try_fixed_bags();
     if (!unplaced_.empty()) throw_no_room(problem_, unplaced_.front());
-    if (budget_ > 0) ElasticSearch(problem_, pods_, times_).run(budget_);
+    if (budget_ > 0) ElasticSearch(problem_, order(), pods_, times_).run(budget_);
     stay_home_if_faster();
     return chunks();
   }
@@ -122,15 +127,20 @@ class Elastic {
 
   // What needs more ranks than a pod has gets consecutive free ranks, from its home's pod on.
   void place_wide() {
+    constexpr Ticks kFair = kIdeal + kIdeal / 32;
+    const std::int64_t few = pods_.size() * 3 / 4;
+    const auto is_wide = [&](std::int64_t i) {
+      return model_.whole(i) > few * kFair && sharing_.most_ranks(i) > few;
+    };
+    Work least = problem_.work.largest() + 1;
+    for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
+      if (is_wide(i)) least = std::min(least, problem_.work.sequence(i));
+    }
     std::vector<std::int64_t> bag;
-    for (const std::int64_t i : problem_.order) {
-      const std::int64_t most = sharing_.most_ranks(i);
-      const Ticks fair = kIdeal + kIdeal / 32;
-      const std::int64_t wanted = std::min(most, (model_.whole(i) + fair - 1) / fair);
-      if (wanted <= pods_.size() * 3 / 4) {
-        narrow_.push_back(i);
-        continue;
-      }
+    for (const std::int64_t i : work_order_.with_more_than(least - 1)) {
+      if (!is_wide(i)) continue;
+      const std::int64_t wanted =
+          std::min(sharing_.most_ranks(i), (model_.whole(i) + kFair - 1) / kFair);
       bag.clear();
       const std::int64_t first = pods_.first(pods_.of(problem_.homes[i]));
       for (std::int64_t k = 0; k < problem_.ranks && std::ssize(bag) < wanted; ++k) {
@@ -138,12 +148,29 @@ class Elastic {
         if (times_.time(rank) < kIdeal / 8) bag.push_back(rank);
       }
       const auto shares = bag.empty() ? std::span<const Share>() : sharing_.level(i, bag);
-      if (shares.empty()) {
-        narrow_.push_back(i);
-      } else {
-        times_.place(i, shares);
-      }
+      if (!shares.empty()) times_.place(i, shares);
     }
+  }
+
+  // The others, from the most work to the least; without caps those of one pod after another, for
+  // memory is read faster in order.
+  void find_narrow() {
+    narrow_.reserve(problem_.lengths.size());
+    const auto add = [&](const std::vector<std::int64_t>& sequences) {
+      std::ranges::remove_copy_if(sequences, std::back_inserter(narrow_),
+                                  [&](std::int64_t i) { return times_.placed(i); });
+    };
+    if (capped()) return add(order());
+    const auto& homes = problem_.homes;
+    for (std::int64_t first = 0, end = 0; first < std::ssize(homes); first = end) {
+      while (end < std::ssize(homes) && pods_.of(homes[end]) == pods_.of(homes[first])) ++end;
+      add(work_order_.of(first, end));
+    }
+  }
+
+  const std::vector<std::int64_t>& order() {
+    if (order_.empty()) order_ = work_order_.all();
+    return order_;
   }
 
   // Where the caps leave room, whatever it costs.
@@ -175,15 +202,14 @@ class Elastic {
   // Far from the ideal, in a problem small enough to try something else.
   bool is_poor() const {
     constexpr std::int64_t kMostSequences = 10000;
-    return budget_ > 0 && std::ssize(problem_.order) <= kMostSequences &&
-           slowest() > kIdeal + kIdeal / 16;
+    return budget_ > 0 && sequences_ <= kMostSequences && slowest() > kIdeal + kIdeal / 16;
   }
 
   // Equal bags mix long and short sequences on every rank, which a tight cap may need.
   void try_fixed_bags() {
     Snapshot best;
     Ticks least = slowest();
-    const auto& all = problem_.order;
+    const auto& all = order();
     bool found = unplaced_.empty();
     best.take(times_, all);
     for (const std::int64_t degree : {std::int64_t{1}, std::int64_t{2}, std::int64_t{4},
@@ -210,12 +236,12 @@ class Elastic {
     const Topology bags = equal_bags(problem_.ranks / degree, degree);
     Assignment assignment;
     try {
-      assignment = assign_fixed(in_bags(problem_, bags));
+      assignment = assign_fixed(in_bags(problem_, order(), bags));
     } catch (const Error&) {  // these bags leave no room either
       return false;
     }
     std::vector<Share> shares;
-    for (const std::int64_t i : problem_.order) {
+    for (const std::int64_t i : order()) {
       shares.clear();
       for (std::int64_t c = assignment.chunk_offsets[i]; c < assignment.chunk_offsets[i + 1]; ++c) {
         const Chunk& chunk = assignment.chunks[c];
@@ -241,7 +267,8 @@ class Elastic {
       if (tokens[rank] > cap) return;
     }
     if (slowest_at_home > slowest()) return;
-    for (const std::int64_t i : problem_.order) {
+    for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
+      if (problem_.lengths[i] == 0) continue;
       times_.remove(i);
       times_.place_whole(i, problem_.homes[i]);
     }
@@ -336,7 +363,10 @@ class Elastic {
   StepTimes times_;
   Sharing sharing_;
   std::vector<std::int64_t> unplaced_;
-  std::vector<std::int64_t> narrow_;  // all but the widest, from the most work to the least
+  std::vector<std::int64_t> narrow_;  // all but the widest
+  WorkOrder work_order_;
+  std::vector<std::int64_t> order_;  // of all, once it is asked for
+  std::int64_t sequences_;           // with tokens
   std::int64_t budget_;
   std::int64_t rounds_, tries_;
 };

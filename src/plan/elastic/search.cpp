@@ -8,7 +8,8 @@
 
 namespace knapformer {
 
-ElasticSearch::ElasticSearch(const PlanProblem& problem, const Pods& pods, StepTimes& times)
+ElasticSearch::ElasticSearch(const PlanProblem& problem, std::span<const std::int64_t> order,
+                             const Pods& pods, StepTimes& times)
     : problem_(problem),
       pods_(pods),
       times_(times),
@@ -16,7 +17,7 @@ ElasticSearch::ElasticSearch(const PlanProblem& problem, const Pods& pods, StepT
       on_rank_(problem.ranks),
       changes_(pods.count(), 1),
       stuck_at_(problem.ranks, 0) {
-  for (const std::int64_t i : problem.order) {
+  for (const std::int64_t i : order) {
     for (const Share& share : times.shares(i)) on_rank_[share.rank].push_back(i);
   }
 }

@@ -20,7 +20,9 @@ namespace knapformer {
 /// with others are levelled; the change stays if all this pays.
 class ElasticSearch {
  public:
-  ElasticSearch(const PlanProblem& problem, const Pods& pods, StepTimes& times);
+  /// `order`: all sequences with tokens, from the most work to the least.
+  ElasticSearch(const PlanProblem& problem, std::span<const std::int64_t> order, const Pods& pods,
+                StepTimes& times);
 
   /// Places at most `budget` sequences anew.
   void run(std::int64_t budget);

@@ -45,9 +45,7 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
   per_token_.resize(n);
   per_head_.resize(n);
   whole_.resize(n);
-  if (problem.order.empty()) return;
-  const double largest =
-      problem.work.value(problem.work.sequence(problem.order[0])) * ticks_per_work;
+  const double largest = problem.work.value(problem.work.largest()) * ticks_per_work;
   while (fraction_bits_ < 40 && std::ldexp(largest, fraction_bits_) < 0x1p59) ++fraction_bits_;
   const double scale = std::ldexp(ticks_per_work, fraction_bits_);
   for (std::int64_t i = 0; i < n; ++i) {
