@@ -5,6 +5,7 @@
 
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "comm/communicator_data.hpp"
@@ -28,7 +29,20 @@ void check_ranges(const Communicator::Data& comm, std::span<const Range> ranges)
   }
 }
 
+void copy(const Exec& exec, std::byte* to, const std::byte* from, std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  constexpr bool kOnHost =
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace, Exec::memory_space>::accessible;
+  constexpr std::int64_t kShort = 1 << 20;  // not worth a kernel of several threads
+  if (kOnHost && (bytes <= kShort || exec.concurrency() == 1)) {
+    std::memcpy(to, from, size);
+  } else {
+    Kokkos::deep_copy(exec, Bytes(to, size), ConstBytes(from, size));
+  }
+}
+
 /// Sends to oneself, in the order given, whatever the boundaries of the ranges on the two sides.
+/// Comes after the transfer has started, which has fenced `exec`.
 void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
               std::span<const ReceiveRange> receives) {
   std::size_t to = 0;
@@ -45,9 +59,7 @@ void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
       skip();
       if (to == receives.size()) throw Error("exchange: more own bytes are sent than received");
       const std::int64_t bytes = std::min(send.bytes - taken, receives[to].bytes - filled);
-      const auto size = static_cast<std::size_t>(bytes);
-      Kokkos::deep_copy(exec, Bytes(receives[to].data + filled, size),
-                        ConstBytes(send.data + taken, size));
+      copy(exec, receives[to].data + filled, send.data + taken, bytes);
       taken += bytes;
       filled += bytes;
     }
@@ -114,8 +126,8 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
   try {
     check_ranges(*data_, sends);
     check_ranges(*data_, receives);
-    copy_own(exec, rank(), sends, receives);
     state->transfer->start(sends, receives, fingerprint);
+    copy_own(exec, rank(), sends, receives);
     state->started = process_seconds();
   } catch (const std::exception& error) {  // memory may be short on this rank alone
     if (!state->transfer->withdraw()) keep_for_good(std::move(state));

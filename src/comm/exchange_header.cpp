@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "comm/communicator_data.hpp"
 
@@ -28,23 +28,37 @@ bool ExchangeHeader::matches(const ExchangeHeader& theirs) const {
 
 std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
                                          std::span<const ReceiveRange> receives,
-                                         std::uint64_t fingerprint) {
-  std::map<int, ExchangeHeader> headers;
+                                         std::uint64_t fingerprint,
+                                         std::vector<ExchangePeer> used) {
+  std::vector<int> ranks;
+  ranks.reserve(sends.size() + receives.size());
+  for (const SendRange& send : sends) {
+    if (send.peer != rank && send.bytes > 0) ranks.push_back(send.peer);
+  }
+  for (const ReceiveRange& receive : receives) {
+    if (receive.peer != rank && receive.bytes > 0) ranks.push_back(receive.peer);
+  }
+  std::ranges::sort(ranks);
+  const auto more = std::ranges::unique(ranks);
+  ranks.erase(more.begin(), more.end());
+  std::vector<ExchangePeer> peers = std::move(used);
+  peers.clear();
+  for (const int peer : ranks) peers.push_back({peer, {}, {}});
+
+  const auto header_of = [&](int peer) -> ExchangeHeader& {
+    return std::ranges::lower_bound(peers, peer, {}, &ExchangePeer::rank)->ours;
+  };
   for (const SendRange& send : sends) {
     if (send.peer == rank || send.bytes == 0) continue;
-    ExchangeHeader& header = headers[send.peer];
+    ExchangeHeader& header = header_of(send.peer);
     add(send.bytes, header.sent_bytes, header.sent_shape);
   }
   for (const ReceiveRange& receive : receives) {
     if (receive.peer == rank || receive.bytes == 0) continue;
-    ExchangeHeader& header = headers[receive.peer];
+    ExchangeHeader& header = header_of(receive.peer);
     add(receive.bytes, header.expected_bytes, header.expected_shape);
   }
-  std::vector<ExchangePeer> peers;
-  for (auto& [peer, header] : headers) {
-    header.fingerprint = fingerprint;
-    peers.push_back({peer, header, {}});
-  }
+  for (ExchangePeer& peer : peers) peer.ours.fingerprint = fingerprint;
   return peers;
 }
 

@@ -210,9 +210,9 @@ class Communicator {
 
   /// Collective. Starts sending and receiving byte ranges of device memory. Peers without bytes for
   /// each other exchange nothing; both sides must agree on the ranges of a pair. Own ranges are
-  /// copied on `exec`. The ranges must stay valid until the request is done, for which `keep_alive`
-  /// may hold them. `fingerprint` travels along and must be the same on both sides. `then` is called
-  /// once by wait(), when all bytes have arrived.
+  /// copied on `exec` while the others travel. All must stay valid until the request is done, for
+  /// which `keep_alive` may hold them. `fingerprint` travels along and must be the same on both
+  /// sides. `then` is called once by wait(), when all bytes have arrived.
   ///
   /// Over MPI, `exec` is fenced before MPI sees the bytes. Over NCCL, the bytes travel on the stream
   /// of `exec`, in the order of its work; the call returns when the peers have started the exchange
