@@ -8,6 +8,7 @@
 #include "plan/fixed/greedy.hpp"
 #include "plan/fixed/share_out.hpp"
 #include "plan/group.hpp"
+#include "plan/work_order.hpp"
 
 namespace knapformer {
 namespace {
@@ -196,7 +197,7 @@ void expect_never_worse_than_greedy(const Plan& plan, const Instance& instance) 
                       .heads = instance.heads,
                       .homes = plan.homes(),
                       .lengths = plan.lengths()};
-  problem.order = most_work_first(problem);
+  problem.order = WorkOrder(problem).all();
   const StepTicks ticks(problem);
   const auto offsets = plan.chunk_offsets();
   const auto chunks = plan.all_chunks();
