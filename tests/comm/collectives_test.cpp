@@ -74,7 +74,12 @@ TEST(Communicator, StartedGathersCompleteInOrderBehindOtherCalls) {
     EXPECT_TRUE(seen.empty() || seen.back() < i) << "what comes then does not come at once";
   }
   // Every rank enters this barrier after it has given its blocks, so all are there soon after.
-  for (int i = 0; i < 1000 && seen.size() < 3; ++i) group.barrier();
+  // Ranks see them at different times, and stop together.
+  for (int i = 0, fewest = 0; i < 1000 && fewest < 3; ++i) {
+    group.barrier();
+    fewest = static_cast<int>(seen.size());
+    MPI_Allreduce(MPI_IN_PLACE, &fewest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  }
   EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
   for (const int i : {2, 0, 1, 0}) {
     const std::vector<int> all = gatherings[index(i)].wait();

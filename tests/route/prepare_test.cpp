@@ -135,6 +135,7 @@ TEST_F(Prepare, AbandonedHoldsNothingUp) {
 TEST_F(Prepare, ARankThatFailsIsNamedByThoseThatWait) {
   if (group.size() == 1) return;
   PendingRouting pending = balance.start_prepare(Lengths{1});
+  MPI_Barrier(MPI_COMM_WORLD);  // nobody fails before all have started
   const std::string message = error_of([&] {
     if (culprit) group.fail("no more");
     pending.wait();
