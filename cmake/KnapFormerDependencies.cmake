@@ -18,6 +18,14 @@ find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
+if(KNAPFORMER_ENABLE_NCCL)
+  if(NOT Kokkos_ENABLE_CUDA)
+    message(FATAL_ERROR "KNAPFORMER_ENABLE_NCCL needs a Kokkos that is built with CUDA, and ${Kokkos_DIR} is not: "
+      "name another one with Kokkos_ROOT, or leave NCCL out")
+  endif()
+  find_package(CUDAToolkit 12.4 REQUIRED)
+  find_package(NCCL 2.19 REQUIRED)
+endif()
 
 # CBLAS: OpenBLAS unless BLA_VENDOR says otherwise.
 if(NOT DEFINED BLA_VENDOR)
