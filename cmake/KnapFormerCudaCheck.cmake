@@ -6,7 +6,8 @@
 # never linked and never run: they show that the code compiles.
 #
 # A Kokkos header that says which backends are enabled is overlaid with one that adds CUDA to them.
-# Sources that only ever run on the host are left out by knapformer_host_only().
+# Sources that only ever run on the host are left out by knapformer_host_only(). The NCCL transport is
+# compiled too, wherever there is an nccl.h.
 
 # Sets `result` to why the check cannot be made here, or to nothing.
 function(knapformer_cuda_check_obstacle result)
@@ -58,6 +59,10 @@ endfunction()
 function(knapformer_device_sources result)
   set(wrappers)
   get_target_property(sources knapformer SOURCES)
+  if(NCCL_INCLUDE_DIR)
+    get_target_property(nccl_sources knapformer KNAPFORMER_NCCL_SOURCES)
+    list(APPEND sources ${nccl_sources})
+  endif()
   foreach(source IN LISTS sources)
     get_filename_component(source "${source}" ABSOLUTE BASE_DIR "${PROJECT_SOURCE_DIR}")
     file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/src" "${source}")
@@ -91,6 +96,13 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
     "name a newer one with -DKNAPFORMER_NVCC=..., or set KNAPFORMER_ENABLE_CUDA_CHECK=OFF")
 endif()
 
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME PATHS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+  PATH_SUFFIXES include)
+mark_as_advanced(NCCL_INCLUDE_DIR)
+if(NOT NCCL_INCLUDE_DIR)
+  message(STATUS "CUDA compile check: the NCCL transport is left out, there is no nccl.h")
+endif()
+
 set(overlay "${PROJECT_BINARY_DIR}/cuda-check/include")
 knapformer_write_cuda_overlay("${overlay}")
 knapformer_device_sources(device_sources)
@@ -102,6 +114,9 @@ target_include_directories(knapformer_cuda_check
 target_compile_definitions(knapformer_cuda_check PRIVATE FMT_USE_CONSTEXPR=1)
 target_compile_options(knapformer_cuda_check
   PRIVATE -std=c++20 --extended-lambda --expt-relaxed-constexpr -Xcompiler=-fopenmp -Werror=all-warnings)
+if(NCCL_INCLUDE_DIR)
+  target_include_directories(knapformer_cuda_check SYSTEM PRIVATE "${NCCL_INCLUDE_DIR}")
+endif()
 target_link_libraries(knapformer_cuda_check PRIVATE $<TARGET_PROPERTY:knapformer,LINK_LIBRARIES>)
 
 list(LENGTH device_sources count)
