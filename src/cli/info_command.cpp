@@ -48,7 +48,7 @@ void run() {
   text += line("MPI", fmt::format("{} (MPI {}.{})", mpi_library(), standard, revision));
   text += line("GEMM", kernels::gemm_library());
   text += line("HDF5", KNAPFORMER_HDF5);
-  text += line("NCCL", "not built in");
+  text += line("NCCL", KNAPFORMER_NCCL);
   write_text("-", text);
 }
 

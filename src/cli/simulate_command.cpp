@@ -41,6 +41,7 @@ struct Options {
   std::int64_t warmup = 2;
   std::optional<double> peak_gflops;
 
+  std::string transport = "auto";
   double report_after = CommunicatorOptions{}.report_seconds;
   double timeout = CommunicatorOptions{}.timeout_seconds;
 
@@ -223,11 +224,17 @@ void check(const Options& options) {
   }
 }
 
+TransportKind transport_of(std::string_view name) {
+  if (name == "mpi") return TransportKind::kMpi;
+  return name == "nccl" ? TransportKind::kNccl : TransportKind::kAuto;
+}
+
 void run(const Options& options) {
   check(options);
   // Kokkos would warn of ranks that share cores; the table says so where it matters.
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-  const Communicator world(MPI_COMM_WORLD, {.report_seconds = options.report_after,
+  const Communicator world(MPI_COMM_WORLD, {.transport = transport_of(options.transport),
+                                            .report_seconds = options.report_after,
                                             .timeout_seconds = options.timeout,
                                             .log = [](std::string_view text) {
                                               fmt::print(stderr, "knapformer: {}\n", text);
@@ -285,6 +292,11 @@ void add_run_options(CLI::App& simulate, Options& options) {
       ->capture_default_str();
   run->add_option("--peak-gflops", options.peak_gflops,
                   "peak of a rank, for HFU (default: a large GEMM, measured)");
+  run->add_option("--transport", options.transport,
+                  "what moves tokens between ranks; auto is nccl where that is built in and each "
+                  "rank has a GPU of its own, and mpi elsewhere")
+      ->check(CLI::IsMember({"auto", "mpi", "nccl"}))
+      ->capture_default_str();
   run->add_option("--timeout", options.timeout,
                   "seconds without a message from the others after which a rank gives up")
       ->capture_default_str();
