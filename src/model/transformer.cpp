@@ -133,8 +133,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
     for (std::size_t l = 1; l <= layers; ++l)
       saved.inputs_[l] = cursor.matrix(rows, config_.d_model);
   });
-  saved.attention_ =
-      kernels::make_attention_work(exec, routing.attention_problems(), config_.causal);
+  saved.attention_ = make_routed_attention(exec, routing, config_.causal);
   saved.scratch_.resize(exec, config_, routing, saved.attention_);
   saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
   for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);

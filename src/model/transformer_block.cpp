@@ -11,22 +11,57 @@
 #include <knapformer/plan/error.hpp>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace knapformer {
 namespace {
 
-/// Runs an exchange between two calls of the observer.
-template <class T, class Exchange>
-void observed(const BlockContext<T>& context, const Exchange& exchange) {
-  if (!context.observer) {
-    exchange();
-    return;
-  }
+/// Starts an exchange or waits for it between two calls of the observer.
+template <class T, class Step>
+auto observed(const BlockContext<T>& context, const Step& step) {
+  if (!context.observer) return step();
   context.exec.fence("KnapFormer::before_exchange");
   context.observer(true);
-  exchange();
+  auto result = step();
   context.exec.fence("KnapFormer::after_exchange");
   context.observer(false);
+  return result;
+}
+
+/// The rows of head buffers that one of the two parts of attention works in.
+struct HeadPart {
+  const kernels::AttentionWork& work;
+  std::int64_t first_row;
+
+  template <class T>
+  Matrix<T> of(const Matrix<T>& heads) const {
+    const auto columns = static_cast<std::int64_t>(heads.extent(1));
+    return Matrix<T>(heads.data() + first_row * columns, work.head_rows, columns);
+  }
+  template <class T>
+  Vector<T> of(const Vector<T>& heads) const {
+    return Vector<T>(heads.data() + first_row, work.head_rows);
+  }
+};
+HeadPart unsplit_part(const RoutedAttention& all) { return {all.unsplit, 0}; }
+HeadPart split_part(const RoutedAttention& all) { return {all.split, all.unsplit.head_rows}; }
+
+template <class T>
+void attend(const Device& exec, const HeadPart& part, const BlockActivations<T>& saved) {
+  kernels::attention<T>(exec, part.work, part.of(saved.q), part.of(saved.k), part.of(saved.v),
+                        part.of(saved.heads_out), part.of(saved.log_sum_exp));
+}
+
+template <class T>
+void attend_backward(const Device& exec, const HeadPart& part, const BlockActivations<T>& saved,
+                     const BlockScratch<T>& scratch) {
+  const Vector<T> workspace(
+      scratch.attention.data(),
+      kernels::attention_workspace(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
+  kernels::attention_backward<T>(
+      exec, part.work, part.of(saved.q), part.of(saved.k), part.of(saved.v),
+      part.of(saved.heads_out), part.of(saved.log_sum_exp), part.of(scratch.d_heads_out), workspace,
+      part.of(scratch.dq), part.of(scratch.dk), part.of(scratch.dv));
 }
 
 /// The same rows with their heads told apart.
@@ -37,6 +72,19 @@ HeadRows<T> as_heads(const Matrix<T>& rows, std::int64_t heads) {
 }
 
 }  // namespace
+
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal) {
+  const auto problems = routing.attention_problems();
+  const std::int64_t first_split = routing.unsplit_head_rows();
+  std::vector<AttentionProblem> unsplit, split;
+  for (AttentionProblem problem : problems) {
+    const bool is_split = problem.offset >= first_split;
+    if (is_split) problem.offset -= first_split;
+    (is_split ? split : unsplit).push_back(problem);
+  }
+  return {kernels::make_attention_work(exec, unsplit, causal),
+          kernels::make_attention_work(exec, split, causal)};
+}
 
 template <class T>
 BlockParameters<T>::BlockParameters(const TransformerConfig& config, const Vector<T>& flat) {
@@ -92,7 +140,7 @@ void BlockActivations<T>::resize(const Device& exec, const TransformerConfig& co
 
 template <class T>
 void BlockScratch<T>::resize(const Device& exec, const TransformerConfig& config,
-                             const Routing& routing, const kernels::AttentionWork& work) {
+                             const Routing& routing, const RoutedAttention& work) {
   const std::int64_t rows = routing.routed_rows(), head_rows = routing.head_rows();
   const std::int64_t d = config.d_model, d_head = config.d_head();
   arena_.lay_out(exec, [&](auto& cursor) {
@@ -103,7 +151,8 @@ void BlockScratch<T>::resize(const Device& exec, const TransformerConfig& config
     d_gate_up = Matrix<T>(wide.data(), rows, 2 * config.d_ffn);
     d_qkv = Matrix<T>(wide.data(), rows, 3 * d);
     for (Matrix<T>* view : {&d_heads_out, &dq, &dk, &dv}) *view = cursor.matrix(head_rows, d_head);
-    attention = cursor.vector(kernels::attention_workspace(work, d_head));
+    attention = cursor.vector(std::max(kernels::attention_workspace(work.unsplit, d_head),
+                                       kernels::attention_workspace(work.split, d_head)));
   });
 }
 
@@ -123,15 +172,18 @@ void TransformerBlock<T>::activate(const BlockContext<T>& context, const kernels
   kernels::linear(exec, saved.attn_normed, p.qkv_weight, p.qkv_bias, saved.qkv);
   kernels::split_qkv(exec, saved.qkv, p.q_norm, p.k_norm, context.rope, config_.rms_eps, scratch.q,
                      scratch.k, scratch.v, saved.qk_inverse_rms);
-  observed(context, [&] {
-    context.routing.pre_attention_into(exec, std::tie(saved.q, saved.k, saved.v), scratch.q,
-                                       scratch.k, scratch.v);
+  auto heads = observed(context, [&] {
+    return context.routing.start_pre_attention_into(exec, std::tie(saved.q, saved.k, saved.v),
+                                                    scratch.q, scratch.k, scratch.v);
   });
-  kernels::attention(exec, context.attention, saved.q, saved.k, saved.v, saved.heads_out,
-                     saved.log_sum_exp);
+  attend(exec, unsplit_part(context.attention), saved);
+  observed(context, [&] { return heads.wait(); });
+  attend(exec, split_part(context.attention), saved);
   observed(context, [&] {
-    context.routing.post_attention_into(exec, std::tuple(as_heads(saved.mixed, config_.heads)),
-                                        saved.heads_out);
+    return context.routing
+        .start_post_attention_into(exec, std::tuple(as_heads(saved.mixed, config_.heads)),
+                                   saved.heads_out)
+        .wait();
   });
   kernels::linear_residual(exec, saved.mixed, p.attn_out_weight, p.attn_out_bias, x, saved.middle);
   kernels::rms_norm(exec, saved.middle, p.ffn_norm, config_.rms_eps, saved.ffn_normed,
@@ -165,16 +217,18 @@ void TransformerBlock<T>::backward(const BlockContext<T>& context, const kernels
 
   kernels::linear_backward(exec, saved.mixed, p.attn_out_weight, gradient, scratch.d_rows,
                            g.attn_out_weight, g.attn_out_bias);
-  observed(context, [&] {
-    context.routing.post_attention_adjoint_into(exec, std::tie(scratch.d_heads_out),
-                                                as_heads(scratch.d_rows, config_.heads));
+  auto heads = observed(context, [&] {
+    return context.routing.start_post_attention_adjoint_into(
+        exec, std::tie(scratch.d_heads_out), as_heads(scratch.d_rows, config_.heads));
   });
-  kernels::attention_backward(exec, context.attention, saved.q, saved.k, saved.v, saved.heads_out,
-                              saved.log_sum_exp, scratch.d_heads_out, scratch.attention, scratch.dq,
-                              scratch.dk, scratch.dv);
+  attend_backward(exec, unsplit_part(context.attention), saved, scratch);
+  observed(context, [&] { return heads.wait(); });
+  attend_backward(exec, split_part(context.attention), saved, scratch);
   observed(context, [&] {
-    context.routing.pre_attention_adjoint_into(exec, std::tie(scratch.q, scratch.k, scratch.v),
-                                               scratch.dq, scratch.dk, scratch.dv);
+    return context.routing
+        .start_pre_attention_adjoint_into(exec, std::tie(scratch.q, scratch.k, scratch.v),
+                                          scratch.dq, scratch.dk, scratch.dv)
+        .wait();
   });
   kernels::split_qkv_backward(exec, saved.qkv, p.q_norm, p.k_norm, context.rope,
                               saved.qk_inverse_rms, scratch.q, scratch.k, scratch.v, scratch.d_qkv,

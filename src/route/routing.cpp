@@ -114,30 +114,42 @@ void Routing::Data::find_route_runs() {
   routed_rows = next_routed[static_cast<std::size_t>(me)];
 }
 
+/// The next rows of the head buffers are for the sequence of this chunk.
+void Routing::Data::add_heads(const LocalChunk& mine, std::vector<BlockTile>& local,
+                              std::vector<BlockTile>& remote) {
+  const Chunk& own = mine.chunk;
+  const std::int64_t length = plan.lengths()[static_cast<std::size_t>(mine.sequence)];
+  problems.push_back({head_rows, length, own.heads, own.first_head, mine.sequence});
+  for (const Chunk& chunk : plan.chunks(mine.sequence)) {
+    // My heads of the chunk's tokens, and the chunk's heads of my tokens.
+    const std::int64_t in_heads = head_rows + chunk.first_token * own.heads;
+    BlockTile block{mine.first_row, own.tokens, chunk.first_head, chunk.heads, in_heads};
+    if (chunk.rank == group.rank()) {
+      add_tiles(local, block);
+      continue;
+    }
+    block.block_row = packed_rows;
+    add_tiles(remote, block);
+    const int peer = static_cast<int>(chunk.rank);
+    head_runs.push_back({peer, in_heads, chunk.tokens * own.heads});
+    packed_runs.push_back({peer, packed_rows, own.tokens * chunk.heads});
+    packed_rows += own.tokens * chunk.heads;
+  }
+  head_rows += length * own.heads;
+}
+
 void Routing::Data::find_attention_runs() {
-  const int me = group.rank();
   std::vector<BlockTile> local;
   std::vector<BlockTile> remote;
+  const auto is_split = [&](const LocalChunk& mine) {
+    return plan.chunks(mine.sequence).size() > 1;
+  };
   for (const LocalChunk& mine : chunks) {
-    const Chunk& own = mine.chunk;
-    const std::int64_t length = plan.lengths()[static_cast<std::size_t>(mine.sequence)];
-    problems.push_back({head_rows, length, own.heads, own.first_head, mine.sequence});
-    for (const Chunk& chunk : plan.chunks(mine.sequence)) {
-      // My heads of the chunk's tokens, and the chunk's heads of my tokens.
-      const std::int64_t in_heads = head_rows + chunk.first_token * own.heads;
-      BlockTile block{mine.first_row, own.tokens, chunk.first_head, chunk.heads, in_heads};
-      if (chunk.rank == me) {
-        add_tiles(local, block);
-        continue;
-      }
-      block.block_row = packed_rows;
-      add_tiles(remote, block);
-      const int peer = static_cast<int>(chunk.rank);
-      head_runs.push_back({peer, in_heads, chunk.tokens * own.heads});
-      packed_runs.push_back({peer, packed_rows, own.tokens * chunk.heads});
-      packed_rows += own.tokens * chunk.heads;
-    }
-    head_rows += length * own.heads;
+    if (!is_split(mine)) add_heads(mine, local, remote);
+  }
+  unsplit_head_rows = head_rows;
+  for (const LocalChunk& mine : chunks) {
+    if (is_split(mine)) add_heads(mine, local, remote);
   }
   blocks.local = static_cast<std::int64_t>(local.size());
   blocks.all_heads = plan.heads();
@@ -205,6 +217,7 @@ const Communicator& Routing::group() const { return data_->group; }
 std::int64_t Routing::home_rows() const { return data_->home_rows; }
 std::int64_t Routing::routed_rows() const { return data_->routed_rows; }
 std::int64_t Routing::head_rows() const { return data_->head_rows; }
+std::int64_t Routing::unsplit_head_rows() const { return data_->unsplit_head_rows; }
 std::int64_t Routing::home_sequences() const { return data_->home_sequences; }
 std::span<const LocalChunk> Routing::chunks() const { return data_->chunks; }
 std::span<const AttentionProblem> Routing::attention_problems() const { return data_->problems; }

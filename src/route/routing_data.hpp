@@ -44,6 +44,7 @@ struct Routing::Data {
   std::int64_t home_rows = 0;
   std::int64_t routed_rows = 0;
   std::int64_t head_rows = 0;
+  std::int64_t unsplit_head_rows = 0;
   std::int64_t packed_rows = 0;  ///< head rows that pre-attention sends away
   std::int64_t home_sequences = 0;
   std::int64_t summand_rows = 0;  ///< rows of home sequences that other ranks send to be summed
@@ -63,6 +64,8 @@ struct Routing::Data {
  private:
   void find_route_runs();
   void find_attention_runs();
+  void add_heads(const LocalChunk& mine, std::vector<BlockTile>& local,
+                 std::vector<BlockTile>& remote);
   void find_sequence_runs();
   void find_sequence_terms();
 };

@@ -81,8 +81,7 @@ class Golden : public ::testing::TestWithParam<const char*> {
     load_parameters(model);
     const TransformerBlock<T> block(config, model.parameters(), model.gradients());
 
-    const auto attention =
-        kernels::make_attention_work(exec, routing.attention_problems(), config.causal);
+    const RoutedAttention attention = make_routed_attention(exec, routing, config.causal);
     const ExchangeObserver observer;
     const BlockContext<T> context{exec, routing, attention, rope<T>(), observer};
     BlockActivations<T> activations;

@@ -30,7 +30,7 @@ class Saved {
   std::vector<BlockActivations<T>> activations_;  // one when checkpointing, otherwise one a block
   std::int64_t held_block_ = -1;  // when checkpointing: the block that activations_[0] is about
   BlockScratch<T> scratch_;
-  kernels::AttentionWork attention_;
+  RoutedAttention attention_;
   Matrix<T> rope_;
   Matrix<T> gradient_;
   Arena<T> arena_;

@@ -12,16 +12,24 @@
 
 namespace knapformer {
 
-/// Told before (true) and after (false) every exchange of tokens around attention, on this rank;
+/// Told before (true) and after (false) this rank starts or waits for an exchange around attention;
 /// the device is idle both times.
 using ExchangeObserver = std::function<void(bool begins)>;
+
+/// The attention of a routing in two parts: sequences that this rank has for itself, whose heads
+/// are there while others still travel, and the rest.
+struct RoutedAttention {
+  kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
+  kernels::AttentionWork split;    ///< in the others
+};
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal);
 
 /// What all blocks share for one packed batch.
 template <class T>
 struct BlockContext {
   const Device& exec;
   const Routing& routing;
-  const kernels::AttentionWork& attention;
+  const RoutedAttention& attention;
   kernels::MatrixIn<T> rope;  ///< [routed_rows x d_head], see kernels::rope_table
   const ExchangeObserver& observer;
 };
@@ -72,7 +80,7 @@ struct BlockActivations {
 template <class T>
 struct BlockScratch {
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
-              const kernels::AttentionWork& attention);
+              const RoutedAttention& attention);
 
   HeadRows<T> q, k, v;                // [rows x heads x d_head]; dq, dk, dv in the backward pass
   Matrix<T> d_rows;                   // [rows x d_model]

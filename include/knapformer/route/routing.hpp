@@ -90,7 +90,11 @@ class Routing {
   std::int64_t head_rows() const;       ///< rows of a head buffer here
   std::int64_t home_sequences() const;  ///< this rank's own, those without tokens too
   std::span<const LocalChunk> chunks() const;
+
+  /// Those of sequences that this rank has for itself come first, in the first unsplit_head_rows()
+  /// rows of head buffers; each part is in the plan's order.
   std::span<const AttentionProblem> attention_problems() const;
+  std::int64_t unsplit_head_rows() const;
 
   // What each movement of one view makes this rank send to other ranks, in rows of that view; for
   // pre- and post-attention in head rows [d_head].
@@ -134,7 +138,8 @@ class Routing {
   }
 
   /// q, k, v of this rank's tokens [routed_rows x heads x d_head] to head buffers
-  /// [head_rows x d_head]. Only sequences with a degree above 1 travel.
+  /// [head_rows x d_head]. Only sequences with a degree above 1 travel: work enqueued on `exec`
+  /// after the start finds the first unsplit_head_rows() rows in place.
   auto start_pre_attention(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kPreAttention>(exec, views...);
   }
