@@ -33,8 +33,9 @@ function(knapformer_sanitize target)
     target_compile_options(${target} PUBLIC
       $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
     # GCC says that ThreadSanitizer takes no notice of Kokkos's fences. Nothing relies on them but its locks.
-    target_compile_options(${target} PUBLIC
-      $<$<AND:$<STREQUAL:${KNAPFORMER_SANITIZE},thread>,$<CXX_COMPILER_ID:GNU>>:$<BUILD_INTERFACE:-Wno-tsan>>)
+    if(KNAPFORMER_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PUBLIC $<BUILD_INTERFACE:-Wno-tsan>)
+    endif()
     target_link_options(${target} PUBLIC $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE}>)
   endif()
 endfunction()
