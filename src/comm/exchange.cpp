@@ -42,7 +42,7 @@ void copy(const Exec& exec, std::byte* to, const std::byte* from, std::int64_t b
 }
 
 /// Sends to oneself, in the order given, whatever the boundaries of the ranges on the two sides.
-/// Comes after the transfer has started, which has fenced `exec`.
+/// Comes after the transfer has started: on the host that is MPI's, which has fenced `exec`.
 void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
               std::span<const ReceiveRange> receives) {
   std::size_t to = 0;

@@ -28,8 +28,7 @@ bool ExchangeHeader::matches(const ExchangeHeader& theirs) const {
 
 std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
                                          std::span<const ReceiveRange> receives,
-                                         std::uint64_t fingerprint,
-                                         std::vector<ExchangePeer> used) {
+                                         std::uint64_t fingerprint) {
   std::vector<int> ranks;
   ranks.reserve(sends.size() + receives.size());
   for (const SendRange& send : sends) {
@@ -41,8 +40,8 @@ std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> se
   std::ranges::sort(ranks);
   const auto more = std::ranges::unique(ranks);
   ranks.erase(more.begin(), more.end());
-  std::vector<ExchangePeer> peers = std::move(used);
-  peers.clear();
+  std::vector<ExchangePeer> peers;
+  peers.reserve(ranks.size());
   for (const int peer : ranks) peers.push_back({peer, {}, {}});
 
   const auto header_of = [&](int peer) -> ExchangeHeader& {

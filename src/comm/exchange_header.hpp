@@ -32,11 +32,10 @@ struct ExchangePeer {
   ExchangeHeader theirs;
 };
 
-/// The peers of `rank` in an exchange of these ranges, by rank. `used` lends its memory.
+/// The peers of `rank` in an exchange of these ranges, by rank.
 std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
                                          std::span<const ReceiveRange> receives,
-                                         std::uint64_t fingerprint,
-                                         std::vector<ExchangePeer> used = {});
+                                         std::uint64_t fingerprint);
 
 /// Fails on all ranks, in the same words on both sides, unless these mean the same exchange.
 void verify(Communicator::Data& comm, const ExchangePeer& peer);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <knapformer/plan/error.hpp>
 #include <limits>
 #include <string>
@@ -36,6 +37,20 @@ ReturnMpiErrors::ReturnMpiErrors() {
 ReturnMpiErrors::~ReturnMpiErrors() {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, before_);
   MPI_Errhandler_free(&before_);
+}
+
+bool withdraw_messages(std::span<MPI_Request> requests, std::size_t receives) {
+  const ReturnMpiErrors guard;
+  for (MPI_Request& request : requests.first(std::min(receives, requests.size()))) {
+    if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+  }
+  bool all_done = true;
+  for (MPI_Request& request : requests) {
+    int done = 0;
+    const int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    all_done = all_done && (done || code != MPI_SUCCESS);
+  }
+  return all_done;
 }
 
 }  // namespace knapformer

@@ -3,8 +3,10 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <knapformer/comm/mpi.hpp>
+#include <span>
 
 namespace knapformer {
 
@@ -27,5 +29,9 @@ class ReturnMpiErrors {
  private:
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
+
+/// Gives up pending messages, of which the first `receives` are receives. False when MPI may still
+/// touch the memory of some.
+bool withdraw_messages(std::span<MPI_Request> requests, std::size_t receives);
 
 }  // namespace knapformer

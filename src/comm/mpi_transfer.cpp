@@ -155,18 +155,6 @@ std::vector<int> MpiTransfer::waited_for() const {
 
 std::string MpiTransfer::describe() const { return describe_exchange(comm_, waited_for()); }
 
-bool MpiTransfer::withdraw() {
-  const ReturnMpiErrors guard;
-  for (std::size_t i = 0; i < receive_requests_; ++i) {
-    if (requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
-  }
-  bool all_done = true;
-  for (MPI_Request& request : requests_) {
-    int done = 0;
-    const int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    all_done = all_done && (done || code != MPI_SUCCESS);
-  }
-  return all_done;
-}
+bool MpiTransfer::withdraw() { return withdraw_messages(requests_, receive_requests_); }
 
 }  // namespace knapformer

@@ -70,16 +70,8 @@ std::vector<int> NcclTransfer::waited_for() const {
 }
 
 bool NcclTransfer::withdraw() {
-  const ReturnMpiErrors guard;
   transport_.nccl().abort();
-  bool all_done = true;
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    if (i < peers_.size()) MPI_Cancel(&requests_[i]);
-    int done = 0;
-    const int code = MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
-    all_done = all_done && (done || code != MPI_SUCCESS);
-  }
+  const bool all_done = withdraw_messages(requests_, peers_.size());
   return has_settled(stream_) && all_done;
 }
 

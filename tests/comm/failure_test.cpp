@@ -19,17 +19,10 @@ using Exec = Kokkos::DefaultExecutionSpace;
 using Buffer = Kokkos::View<std::byte*, Exec>;
 using test::contains;
 using test::error_of;
+using test::impatient;
 using test::join;
 using test::same_everywhere;
 using test::world;
-
-CommunicatorOptions impatient(std::vector<std::string>* log = nullptr) {
-  CommunicatorOptions options;
-  options.report_seconds = 0.1;
-  options.timeout_seconds = 0.5;
-  if (log) options.log = [log](std::string_view text) { log->emplace_back(text); };
-  return options;
-}
 
 /// Every rank sends `bytes` to every other and expects as much.
 Request all_to_all(const Communicator& group, std::int64_t bytes, std::int64_t expected,

@@ -21,6 +21,7 @@ using Exec = Kokkos::DefaultExecutionSpace;
 using Buffer = Kokkos::View<std::byte*, Exec>;
 using test::contains;
 using test::error_of;
+using test::impatient;
 using test::join;
 using test::same_everywhere;
 using test::world;
@@ -37,13 +38,6 @@ const bool watching = [] {
   ::testing::UnitTest::GetInstance()->listeners().Append(new Watch);
   return true;
 }();
-
-CommunicatorOptions impatient() {
-  CommunicatorOptions options;
-  options.report_seconds = 0.1;
-  options.timeout_seconds = 0.5;
-  return options;
-}
 
 /// Every rank sends `ranges` ranges to every other; byte i of range k from a to b is a + b + k + i.
 class AllToAll {

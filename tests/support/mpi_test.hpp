@@ -9,6 +9,8 @@
 #include <knapformer/comm/communicator.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace knapformer::test {
 
@@ -23,6 +25,15 @@ inline Communicator world(CommunicatorOptions options = {}) {
   Communicator group(MPI_COMM_WORLD, std::move(options));
   MPI_Barrier(MPI_COMM_WORLD);
   return group;
+}
+
+/// For tests in which ranks wait in vain. Reports go to `log`.
+inline CommunicatorOptions impatient(std::vector<std::string>* log = nullptr) {
+  CommunicatorOptions options;
+  options.report_seconds = 0.1;
+  options.timeout_seconds = 0.5;
+  if (log) options.log = [log](std::string_view text) { log->emplace_back(text); };
+  return options;
 }
 
 /// The message of the Error that `action` throws; empty when it throws none.
