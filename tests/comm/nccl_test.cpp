@@ -257,6 +257,21 @@ TEST_F(Nccl, AnErrorInTheBackgroundIsThatOfAllRanks) {
   }
 }
 
+TEST_F(Nccl, AnErrorWhileBytesTravelIsThatOfAllRanks) {
+  if (size == 1) return;
+  const Communicator group = world();
+  const AllToAll exchange(group, 2, 10);
+  const auto message = error_of([&] {
+    Request request = exchange.start(group);
+    if (rank == culprit) nccl_double::fail_in_background();
+    request.wait();
+    group.barrier();
+  });
+  EXPECT_TRUE(contains(message, join("rank ", culprit, ": NCCL's background work: remote error")))
+      << message;
+  EXPECT_TRUE(same_everywhere(message));
+}
+
 TEST_F(Nccl, ADeviceThatHangsIsReportedByAllInTime) {
   if (size == 1) return;
   for (const bool reduce : {false, true}) {
