@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <knapformer/comm/recycled.hpp>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace knapformer {
@@ -18,15 +20,19 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
  public:
   using Exec = Kokkos::DefaultExecutionSpace;
 
+  /// `host_memory` is for the handles.
+  explicit BufferPool(RecycledMemory host_memory) : host_memory_(std::move(host_memory)) {}
+
   /// At least `bytes` bytes, for work in the order of `exec`; back in the pool with the last
   /// reference. Null for zero bytes.
   std::shared_ptr<std::byte> take(const Exec& exec, std::int64_t bytes) {
     if (bytes == 0) return {};
     Buffer buffer = find(exec, static_cast<std::size_t>(bytes));
     std::byte* data = buffer.memory.data();
-    return {data, [pool = this->shared_from_this(), buffer](std::byte*) {
-              pool->idle_.push_back(buffer);
-            }};
+    auto give_back = [pool = this->shared_from_this(), buffer](std::byte*) {
+      pool->idle_.push_back(buffer);
+    };
+    return {data, std::move(give_back), RecycledAllocator<std::byte>(host_memory_)};
   }
 
  private:
@@ -57,6 +63,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
     return buffer;
   }
 
+  RecycledMemory host_memory_;
   std::vector<Buffer> idle_;
 };
 

@@ -284,6 +284,8 @@ void Communicator::fail_with_exception() const {
   }
 }
 
+const RecycledMemory& Communicator::host_memory() const { return data_->host_memory; }
+
 std::shared_ptr<std::byte> Communicator::scratch(const Kokkos::DefaultExecutionSpace& exec,
                                                  std::int64_t bytes) const {
   return data_->device_buffers->take(exec, bytes);

@@ -21,12 +21,15 @@ double seconds_to_answer(const CommunicatorOptions& options) {
   return std::clamp(options.timeout_seconds / 4, 0.25, 5.0);
 }
 
+// Before the processor is yielded and the clock is read, which cost more than a poll does.
+constexpr int kBusyPolls = 20;
+
 }  // namespace
 
 Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
     : control(std::make_shared<Control>(owned, seconds_to_answer(given))),
       options(std::move(given)),
-      device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
+      device_buffers(std::make_shared<decltype(device_buffers)::element_type>(host_memory)),
       transport(std::make_unique<MpiTransport>(*this)) {
   inspect(owned);
 }
@@ -35,7 +38,7 @@ Communicator::Data::Data(MPI_Comm owned, Data& parent, int first)
     : control(parent.control),
       options(parent.options),
       first_member(parent.root_rank(first)),
-      device_buffers(std::make_shared<decltype(device_buffers)::element_type>()),
+      device_buffers(std::make_shared<decltype(device_buffers)::element_type>(host_memory)),
       transport(std::make_unique<MpiTransport>(*this)) {
   const auto mix = [this](std::uint64_t x) { id = (id ^ x) * 0x9e3779b97f4a7c15; };
   mix(parent.id + 1);
@@ -104,7 +107,8 @@ void Communicator::Data::wait(const Awaited& awaited) {
   const ReturnMpiErrors guard;
   if (awaited.started) times.hidden += process_seconds() - *awaited.started;
   Watch watch;
-  Seconds since = thread_seconds();
+  Seconds since;
+  int idle_polls = 0;  // in a row
   for (;;) {
     if (control->failed()) control->check();
     advance_gathers();
@@ -112,9 +116,12 @@ void Communicator::Data::wait(const Awaited& awaited) {
     if (progress == Progress::kDone) return;
     if (progress == Progress::kSome) {
       watch = Watch{};
-      since = thread_seconds();
+      idle_polls = 0;
       continue;
     }
+    idle_polls = std::min(idle_polls + 1, kBusyPolls + 1);
+    if (idle_polls < kBusyPolls) continue;
+    if (idle_polls == kBusyPolls) since = thread_seconds();
     control->check();
     control->answer(seconds_since(watch.progress), [&] { return describe(awaited); });
     watch_over(awaited, watch);

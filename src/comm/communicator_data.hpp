@@ -9,6 +9,7 @@
 #include <functional>
 #include <knapformer/comm/communicator.hpp>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,6 +90,7 @@ struct Communicator::Data {
   CommunicatorTimes times;
   std::deque<std::shared_ptr<HostGather::State>> gathers;  ///< under way, in the order started
   OperationLog log_of_operations;
+  RecycledMemory host_memory = std::make_shared<std::pmr::unsynchronized_pool_resource>();
   std::shared_ptr<BufferPool<Kokkos::DefaultExecutionSpace::memory_space>> device_buffers;
   std::unique_ptr<Transport> transport;
 

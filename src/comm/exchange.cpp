@@ -5,18 +5,17 @@
 
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
-#include <cstring>
+#include <string>
 #include <utility>
 
 #include "comm/communicator_data.hpp"
+#include "comm/copy_bytes.hpp"
 
 namespace knapformer {
 namespace {
 
 using Exec = Kokkos::DefaultExecutionSpace;
-using Bytes = Kokkos::View<std::byte*, Exec::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-using ConstBytes =
-    Kokkos::View<const std::byte*, Exec::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using Memory = Exec::memory_space;
 
 template <class Range>
 void check_ranges(const Communicator::Data& comm, std::span<const Range> ranges) {
@@ -26,18 +25,6 @@ void check_ranges(const Communicator::Data& comm, std::span<const Range> ranges)
       throw Error(fmt::format("exchange: a range of {} bytes at {} for rank {} of {}", range.bytes,
                               static_cast<const void*>(range.data), range.peer, comm.size));
     }
-  }
-}
-
-void copy(const Exec& exec, std::byte* to, const std::byte* from, std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(bytes);
-  constexpr bool kOnHost =
-      Kokkos::SpaceAccessibility<Kokkos::HostSpace, Exec::memory_space>::accessible;
-  constexpr std::int64_t kShort = 1 << 20;  // not worth a kernel of several threads
-  if (kOnHost && (bytes <= kShort || exec.concurrency() == 1)) {
-    std::memcpy(to, from, size);
-  } else {
-    Kokkos::deep_copy(exec, Bytes(to, size), ConstBytes(from, size));
   }
 }
 
@@ -59,7 +46,7 @@ void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
       skip();
       if (to == receives.size()) throw Error("exchange: more own bytes are sent than received");
       const std::int64_t bytes = std::min(send.bytes - taken, receives[to].bytes - filled);
-      copy(exec, receives[to].data + filled, send.data + taken, bytes);
+      copy_bytes<Memory, Memory>(exec, receives[to].data + filled, send.data + taken, bytes);
       taken += bytes;
       filled += bytes;
     }
@@ -74,13 +61,13 @@ struct Request::State {
   std::shared_ptr<Communicator::Data> comm;
   std::shared_ptr<void> keep_alive;
   std::function<void()> then;
-  std::unique_ptr<Transfer> transfer;
+  std::shared_ptr<Transfer> transfer;
   Seconds started = {};
 };
 
 Request::Request() = default;
 Request::Request(Request&&) noexcept = default;
-Request::Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Request::Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Request& Request::operator=(Request&& other) noexcept {
   Request waited_for(std::move(*this));
@@ -100,8 +87,9 @@ Request::~Request() {
 
 void Request::wait() {
   if (!state_) return;
-  std::unique_ptr<State> state = std::move(state_);
-  Kokkos::Profiling::ScopedRegion region("KnapFormer::Request::wait");
+  std::shared_ptr<State> state = std::move(state_);
+  static const std::string kRegion = "KnapFormer::Request::wait";
+  Kokkos::Profiling::ScopedRegion region(kRegion);
   try {
     const auto& transfer = state->transfer;
     state->comm->wait({[&] { return transfer->poll(); }, [&] { return transfer->describe(); },
@@ -121,8 +109,8 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
                                      std::function<void()> then) const {
   data_->check_usable();
   data_->note({Operation::Kind::kExchange, fingerprint});
-  auto state = std::make_unique<Request::State>(data_, std::move(keep_alive), std::move(then),
-                                                data_->transport->new_transfer(exec));
+  auto state = make_recycled<Request::State>(data_->host_memory, data_, std::move(keep_alive),
+                                             std::move(then), data_->transport->new_transfer(exec));
   try {
     check_ranges(*data_, sends);
     check_ranges(*data_, receives);

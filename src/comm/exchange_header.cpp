@@ -26,10 +26,11 @@ bool ExchangeHeader::matches(const ExchangeHeader& theirs) const {
          expected_shape == theirs.sent_shape;
 }
 
-std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
-                                         std::span<const ReceiveRange> receives,
-                                         std::uint64_t fingerprint) {
-  std::vector<int> ranks;
+std::pmr::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
+                                              std::span<const ReceiveRange> receives,
+                                              std::uint64_t fingerprint,
+                                              std::pmr::memory_resource* memory) {
+  std::pmr::vector<int> ranks(memory);
   ranks.reserve(sends.size() + receives.size());
   for (const SendRange& send : sends) {
     if (send.peer != rank && send.bytes > 0) ranks.push_back(send.peer);
@@ -40,7 +41,7 @@ std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> se
   std::ranges::sort(ranks);
   const auto more = std::ranges::unique(ranks);
   ranks.erase(more.begin(), more.end());
-  std::vector<ExchangePeer> peers;
+  std::pmr::vector<ExchangePeer> peers(memory);
   peers.reserve(ranks.size());
   for (const int peer : ranks) peers.push_back({peer, {}, {}});
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <knapformer/comm/communicator.hpp>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,10 +33,11 @@ struct ExchangePeer {
   ExchangeHeader theirs;
 };
 
-/// The peers of `rank` in an exchange of these ranges, by rank.
-std::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
-                                         std::span<const ReceiveRange> receives,
-                                         std::uint64_t fingerprint);
+/// The peers of `rank` in an exchange of these ranges, by rank, in `memory`.
+std::pmr::vector<ExchangePeer> exchange_peers(int rank, std::span<const SendRange> sends,
+                                              std::span<const ReceiveRange> receives,
+                                              std::uint64_t fingerprint,
+                                              std::pmr::memory_resource* memory);
 
 /// Fails on all ranks, in the same words on both sides, unless these mean the same exchange.
 void verify(Communicator::Data& comm, const ExchangePeer& peer);

@@ -7,72 +7,106 @@
 #include <utility>
 
 #include "comm/communicator_data.hpp"
+#include "comm/copy_bytes.hpp"
 #include "comm/mpi_check.hpp"
 
 namespace knapformer {
 namespace {
 
 using Exec = Transport::Exec;
-template <class Space>
-using Bytes = Kokkos::View<std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-template <class Space>
-using ConstBytes = Kokkos::View<const std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using Memory = Exec::memory_space;
 
-template <class Range>
-std::int64_t bytes_of_others(std::span<const Range> ranges, int rank) {
-  std::int64_t bytes = 0;
-  for (const Range& range : ranges) bytes += range.peer == rank ? 0 : range.bytes;
-  return bytes;
-}
+/// Up to here, copying a range twice costs no more than a message of its own. The same on all
+/// ranks.
+constexpr std::int64_t kShortRange = 16 << 10;
 
 }  // namespace
 
 MpiTransfer::MpiTransfer(Communicator::Data& comm,
                          std::shared_ptr<MpiTransport::HostBuffers> buffers, const Exec& exec)
-    : comm_(comm), buffers_(std::move(buffers)), exec_(exec), tag_(comm.next_tag()) {}
+    : comm_(comm),
+      buffers_(std::move(buffers)),
+      exec_(exec),
+      tag_(comm.next_tag()),
+      memory_(comm.host_memory.get()) {}
 
 void MpiTransfer::start(std::span<const SendRange> sends, std::span<const ReceiveRange> receives,
                         std::uint64_t fingerprint) {
-  peers_ = exchange_peers(comm_.rank, sends, receives, fingerprint);
-  stage(sends, receives);
-  exec_.fence("KnapFormer::exchange");
+  static const std::string kLabel = "KnapFormer::exchange";
+  peers_ = exchange_peers(comm_.rank, sends, receives, fingerprint, memory_.resource());
+  lay_out(sends, out_);
+  lay_out(receives, in_);
+  if constexpr (kBytesOnHost) exec_.fence(kLabel);
+  pack();
+  exec_.fence(kLabel);
   post_all();
 }
 
-/// Enqueues what must happen on the device before MPI may start.
-void MpiTransfer::stage(std::span<const SendRange> sends, std::span<const ReceiveRange> receives) {
-  const bool direct = comm_.options.direct;
-  if (!direct) {
-    send_stage_ = buffers_->take(exec_, bytes_of_others(sends, comm_.rank));
-    receive_stage_ = buffers_->take(exec_, bytes_of_others(receives, comm_.rank));
+/// Finds the messages, by the sizes of the ranges alone: so the peer finds the same.
+template <class Range>
+void MpiTransfer::lay_out(std::span<const Range> ranges, Direction<Range>& direction) {
+  const auto travels = [&](const Range& range) {
+    return range.peer != comm_.rank && range.bytes > 0;
+  };
+  const auto index = [&](int peer) {
+    const auto found = std::ranges::lower_bound(peers_, peer, {}, &ExchangePeer::rank);
+    return static_cast<std::size_t>(found - peers_.begin());
+  };
+  std::pmr::vector<std::int64_t> short_bytes(peers_.size(), 0, memory_);
+  std::int64_t total = 0;
+  for (const Range& range : ranges) {
+    if (!travels(range)) continue;
+    const bool is_short = range.bytes <= kShortRange;
+    if (is_short) short_bytes[index(range.peer)] += range.bytes;
+    if (is_short || !comm_.options.direct) total += range.bytes;
   }
-  std::byte* next = send_stage_.get();
-  for (SendRange send : sends) {
-    if (send.peer == comm_.rank || send.bytes == 0) continue;
-    if (!direct) {
-      const auto size = static_cast<std::size_t>(send.bytes);
-      Kokkos::deep_copy(exec_, Bytes<Kokkos::SharedHostPinnedSpace>(next, size),
-                        ConstBytes<Exec::memory_space>(send.data, size));
-      send.data = next;
-      next += send.bytes;
-    }
-    sends_.push_back(send);
+  direction.stage = take_stage(total);
+  std::byte* next = direction.stage.get();
+  std::pmr::vector<std::byte*> next_short(memory_);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    next_short.push_back(next);
+    if (short_bytes[i] > 0) direction.messages.push_back({peers_[i].rank, next, short_bytes[i]});
+    next += short_bytes[i];
   }
-  next = receive_stage_.get();
-  for (ReceiveRange receive : receives) {
-    if (receive.peer == comm_.rank || receive.bytes == 0) continue;
-    if (!direct) {
-      staged_.push_back(receive);
-      receive.data = next;
-      next += receive.bytes;
+  for (const Range& range : ranges) {
+    if (!travels(range)) continue;
+    const bool is_short = range.bytes <= kShortRange;
+    if (!is_short && comm_.options.direct) {
+      direction.messages.push_back(range);
+      continue;
     }
-    receives_.push_back(receive);
+    std::byte*& place = is_short ? next_short[index(range.peer)] : next;
+    direction.staged.push_back(range);
+    direction.places.push_back(place);
+    if (!is_short) direction.messages.push_back({range.peer, place, range.bytes});
+    place += range.bytes;
   }
 }
 
-/// Posts ranges in parts of at most `largest` bytes, the same on both sides.
+std::shared_ptr<std::byte> MpiTransfer::take_stage(std::int64_t bytes) {
+  return comm_.options.direct ? comm_.device_buffers->take(exec_, bytes)
+                              : buffers_->take(exec_, bytes);
+}
+
+void MpiTransfer::pack() {
+  const auto copy = comm_.options.direct ? copy_bytes<Memory, Memory>
+                                         : copy_bytes<Kokkos::SharedHostPinnedSpace, Memory>;
+  for (std::size_t i = 0; i < out_.staged.size(); ++i) {
+    copy(exec_, out_.places[i], out_.staged[i].data, out_.staged[i].bytes);
+  }
+}
+
+void MpiTransfer::finish() {
+  const auto copy = comm_.options.direct ? copy_bytes<Memory, Memory>
+                                         : copy_bytes<Memory, Kokkos::SharedHostPinnedSpace>;
+  for (std::size_t i = 0; i < in_.staged.size(); ++i) {
+    copy(exec_, in_.staged[i].data, in_.places[i], in_.staged[i].bytes);
+  }
+}
+
+/// Posts messages in parts of at most `largest` bytes, the same on both sides.
 template <class Range, class Post>
-void MpiTransfer::post(const std::vector<Range>& ranges, std::int64_t largest, const char* function,
+void MpiTransfer::post(std::span<const Range> ranges, std::int64_t largest, const char* function,
                        Post post_message) {
   for (const Range& range : ranges) {
     for (std::int64_t first = 0; first < range.bytes;) {
@@ -96,19 +130,20 @@ void MpiTransfer::post_all() {
     return MPI_Isend(data, bytes, MPI_BYTE, peer, tag_, comm_.comm, request);
   };
   // Messages of a pair are received in the order sent, so the header comes first on both sides.
-  std::vector<ReceiveRange> header_receives;
-  std::vector<SendRange> header_sends;
+  std::pmr::vector<ReceiveRange> header_receives(memory_);
+  std::pmr::vector<SendRange> header_sends(memory_);
   for (ExchangePeer& peer : peers_) {
     header_receives.push_back(
         {peer.rank, reinterpret_cast<std::byte*>(&peer.theirs), kHeaderBytes});
     header_sends.push_back(
         {peer.rank, reinterpret_cast<const std::byte*>(&peer.ours), kHeaderBytes});
   }
-  post(header_receives, kHeaderBytes, "MPI_Irecv", receive);
-  post(receives_, comm_.options.message_bytes, "MPI_Irecv", receive);
+  const std::int64_t largest = comm_.options.message_bytes;
+  post<ReceiveRange>(header_receives, kHeaderBytes, "MPI_Irecv", receive);
+  post<ReceiveRange>(in_.messages, largest, "MPI_Irecv", receive);
   receive_requests_ = requests_.size();
-  post(header_sends, kHeaderBytes, "MPI_Isend", send);
-  post(sends_, comm_.options.message_bytes, "MPI_Isend", send);
+  post<SendRange>(header_sends, kHeaderBytes, "MPI_Isend", send);
+  post<SendRange>(out_.messages, largest, "MPI_Isend", send);
   indices_.resize(requests_.size());
   statuses_.resize(requests_.size());
 }
@@ -133,14 +168,6 @@ Progress MpiTransfer::poll() {
     if (index < peers_.size()) verify(comm_, peers_[index]);
   }
   return completed > 0 ? Progress::kSome : Progress::kNone;
-}
-
-void MpiTransfer::finish() {
-  for (std::size_t i = 0; i < staged_.size(); ++i) {
-    const auto size = static_cast<std::size_t>(staged_[i].bytes);
-    Kokkos::deep_copy(exec_, Bytes<Exec::memory_space>(staged_[i].data, size),
-                      ConstBytes<Kokkos::SharedHostPinnedSpace>(receives_[i].data, size));
-  }
 }
 
 std::vector<int> MpiTransfer::waited_for() const {

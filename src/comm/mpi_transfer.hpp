@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <memory_resource>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,8 @@
 
 namespace knapformer {
 
-/// Headers and ranges as messages of one tag.
+/// Messages of one tag. A peer gets a header, its short ranges as one message, and the others from
+/// where they are.
 class MpiTransfer : public Transfer {
  public:
   using Exec = Transport::Exec;
@@ -30,26 +33,40 @@ class MpiTransfer : public Transfer {
   bool withdraw() override;
 
  private:
-  void stage(std::span<const SendRange> sends, std::span<const ReceiveRange> receives);
+  /// What goes one way. Bytes wait in `stage` where they travel with others, or where MPI cannot
+  /// reach them.
+  template <class Range>
+  struct Direction {
+    explicit Direction(std::pmr::polymorphic_allocator<> memory)
+        : messages(memory), staged(memory), places(memory) {}
+    std::pmr::vector<Range> messages;  // of one peer in the order sent
+    std::pmr::vector<Range> staged;    // ranges as given
+    std::pmr::vector<std::byte*> places;
+    std::shared_ptr<std::byte> stage;
+  };
+
+  template <class Range>
+  void lay_out(std::span<const Range> ranges, Direction<Range>& direction);
+  std::shared_ptr<std::byte> take_stage(std::int64_t bytes);
+  void pack();
   void post_all();
   template <class Range, class Post>
-  void post(const std::vector<Range>& ranges, std::int64_t largest, const char* function,
+  void post(std::span<const Range> ranges, std::int64_t largest, const char* function,
             Post post_message);
 
   Communicator::Data& comm_;
   std::shared_ptr<MpiTransport::HostBuffers> buffers_;
   Exec exec_;
   int tag_;
-  std::vector<ExchangePeer> peers_;
-  std::vector<SendRange> sends_;        // what MPI sends and receives: the caller's ranges, or the
-  std::vector<ReceiveRange> receives_;  // same in pinned host memory
-  std::vector<ReceiveRange> staged_;    // where the received bytes belong when they are not there
-  std::shared_ptr<std::byte> send_stage_;
-  std::shared_ptr<std::byte> receive_stage_;
-  std::vector<MPI_Request> requests_;  // headers received, bytes received, headers sent, bytes sent
-  std::vector<int> request_peers_;
-  std::vector<int> indices_;  // of completed requests, and how they did
-  std::vector<MPI_Status> statuses_;
+  std::pmr::polymorphic_allocator<> memory_;
+  std::pmr::vector<ExchangePeer> peers_{memory_};
+  Direction<SendRange> out_{memory_};
+  Direction<ReceiveRange> in_{memory_};
+  // Headers received, bytes received, headers sent, bytes sent.
+  std::pmr::vector<MPI_Request> requests_{memory_};
+  std::pmr::vector<int> request_peers_{memory_};
+  std::pmr::vector<int> indices_{memory_};  // of completed requests, and how they did
+  std::pmr::vector<MPI_Status> statuses_{memory_};
   std::size_t receive_requests_ = 0;
 };
 

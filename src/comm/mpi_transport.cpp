@@ -43,10 +43,10 @@ void all_reduce_host(Communicator::Data& comm, T* data, std::size_t size,
 }  // namespace
 
 MpiTransport::MpiTransport(Communicator::Data& comm)
-    : comm_(comm), buffers_(std::make_shared<HostBuffers>()) {}
+    : comm_(comm), buffers_(std::make_shared<HostBuffers>(comm.host_memory)) {}
 
-std::unique_ptr<Transfer> MpiTransport::new_transfer(const Exec& exec) {
-  return std::make_unique<MpiTransfer>(comm_, buffers_, exec);
+std::shared_ptr<Transfer> MpiTransport::new_transfer(const Exec& exec) {
+  return make_recycled<MpiTransfer>(comm_.host_memory, comm_, buffers_, exec);
 }
 
 // MPI_Allreduce gives all ranks the one result of a reduction (MPI 4.0, section 6.9.6), whatever

@@ -9,13 +9,17 @@
 namespace knapformer {
 
 NcclTransfer::NcclTransfer(Communicator::Data& comm, NcclTransport& transport, const Exec& exec)
-    : comm_(comm), transport_(transport), stream_(stream_of(exec)), tag_(comm.next_tag()) {}
+    : comm_(comm),
+      transport_(transport),
+      stream_(stream_of(exec)),
+      tag_(comm.next_tag()),
+      memory_(comm.host_memory.get()) {}
 
 void NcclTransfer::start(std::span<const SendRange> sends, std::span<const ReceiveRange> receives,
                          std::uint64_t fingerprint) {
   const auto what = [this] { return describe(); };
   const auto peers = [this] { return waited_for(); };
-  peers_ = exchange_peers(comm_.rank, sends, receives, fingerprint);
+  peers_ = exchange_peers(comm_.rank, sends, receives, fingerprint, memory_.resource());
   post_headers();
   comm_.wait({[this] { return poll_headers(); }, what, peers});
   transport_.launch(stream_, sends, receives, what);

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,10 @@ class NcclTransfer : public Transfer {
   NcclTransport& transport_;
   cudaStream_t stream_;
   int tag_;
-  std::vector<ExchangePeer> peers_;
-  std::vector<MPI_Request> requests_;  // headers received, headers sent
-  std::vector<int> indices_;           // of completed requests
+  std::pmr::polymorphic_allocator<> memory_;
+  std::pmr::vector<ExchangePeer> peers_{memory_};
+  std::pmr::vector<MPI_Request> requests_{memory_};  // headers received, headers sent
+  std::pmr::vector<int> indices_{memory_};           // of completed requests
   StreamMark mark_;
 };
 

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory_resource>
 #include <vector>
 
 #include "comm/communicator_data.hpp"
@@ -21,8 +23,10 @@ namespace {
 constexpr int kConnectedAtOnce = 16;
 
 struct Round {
-  std::vector<SendRange> sends;
-  std::vector<ReceiveRange> receives;
+  using allocator_type = std::pmr::polymorphic_allocator<>;
+  explicit Round(const allocator_type& memory = {}) : sends(memory), receives(memory) {}
+  std::pmr::vector<SendRange> sends;
+  std::pmr::vector<ReceiveRange> receives;
 };
 
 }  // namespace
@@ -76,9 +80,10 @@ void NcclTransport::wait_for(cudaStream_t stream, const std::function<std::strin
 void NcclTransport::launch(cudaStream_t stream, std::span<const SendRange> sends,
                            std::span<const ReceiveRange> receives,
                            const std::function<std::string()>& what) {
-  std::map<std::int64_t, Round> rounds;
-  std::map<int, std::int64_t> sent;
-  std::map<int, std::int64_t> received;
+  const auto memory = comm_.host_memory.get();
+  std::pmr::map<std::int64_t, Round> rounds(memory);
+  std::pmr::map<int, std::int64_t> sent(memory);
+  std::pmr::map<int, std::int64_t> received(memory);
   for (const SendRange& range : sends) {
     if (range.peer == comm_.rank || range.bytes == 0) continue;
     rounds[rounds_.round(comm_.rank, range.peer, sent[range.peer]++)].sends.push_back(range);
@@ -88,17 +93,16 @@ void NcclTransport::launch(cudaStream_t stream, std::span<const SendRange> sends
     rounds[rounds_.round(range.peer, comm_.rank, received[range.peer]++)].receives.push_back(range);
   }
   for (const auto& [index, round] : rounds) {
-    nccl_.group(
-        [&] {
-          for (const SendRange& range : round.sends) nccl_.send(range, stream);
-          for (const ReceiveRange& range : round.receives) nccl_.receive(range, stream);
-        },
-        what);
+    const auto calls = [&] {
+      for (const SendRange& range : round.sends) nccl_.send(range, stream);
+      for (const ReceiveRange& range : round.receives) nccl_.receive(range, stream);
+    };
+    nccl_.group(std::ref(calls), what);
   }
 }
 
-std::unique_ptr<Transfer> NcclTransport::new_transfer(const Exec& exec) {
-  return std::make_unique<NcclTransfer>(comm_, *this, exec);
+std::shared_ptr<Transfer> NcclTransport::new_transfer(const Exec& exec) {
+  return make_recycled<NcclTransfer>(comm_.host_memory, comm_, *this, exec);
 }
 
 template <class T>

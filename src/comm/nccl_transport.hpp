@@ -40,7 +40,7 @@ class NcclTransport : public Transport {
   explicit NcclTransport(Communicator::Data& comm);
 
   TransportKind kind() const override { return TransportKind::kNccl; }
-  std::unique_ptr<Transfer> new_transfer(const Exec& exec) override;
+  std::shared_ptr<Transfer> new_transfer(const Exec& exec) override;
   void all_reduce_sum(const Exec& exec, const Kokkos::View<float*, Exec>& view) override;
   void all_reduce_sum(const Exec& exec, const Kokkos::View<double*, Exec>& view) override;
 

@@ -50,7 +50,8 @@ class Transport {
 
   virtual TransportKind kind() const = 0;
 
-  virtual std::unique_ptr<Transfer> new_transfer(const Exec& exec) = 0;
+  /// In the recycled memory of the communicator.
+  virtual std::shared_ptr<Transfer> new_transfer(const Exec& exec) = 0;
 
   /// In place; `view` has the same size on all ranks.
   virtual void all_reduce_sum(const Exec& exec, const Kokkos::View<float*, Exec>& view) = 0;

@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <Kokkos_Profiling_ScopedRegion.hpp>
-#include <array>
 #include <functional>
 #include <knapformer/route/routing.hpp>
+#include <memory_resource>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct Side {
 };
 
 struct Sides {
-  const char* name;
+  const std::string& region;  ///< the name of the operation, with our prefix
   Side from;
   Side to;
   bool sums = false;
@@ -37,21 +38,29 @@ Sides sides_of(Movement movement, const Routing& routing) {
   const Side heads{"head rows", routing.head_rows(), 1};
   const Side sequences{"home sequences", routing.home_sequences(), 1};
   const Side chunks{"chunks", std::ssize(routing.chunks()), 1};
+  static const std::string kRegions[] = {
+      "KnapFormer::route",           "KnapFormer::reverse_route",
+      "KnapFormer::pre_attention",   "KnapFormer::post_attention",
+      "KnapFormer::route_sequences", "KnapFormer::route_sequences_adjoint"};
   switch (movement) {
     case Movement::kRoute:
-      return {"route", home, routed};
+      return {kRegions[0], home, routed};
     case Movement::kReverseRoute:
-      return {"reverse_route", routed, home};
+      return {kRegions[1], routed, home};
     case Movement::kPreAttention:
-      return {"pre_attention", tokens, heads};
+      return {kRegions[2], tokens, heads};
     case Movement::kPostAttention:
-      return {"post_attention", heads, tokens};
+      return {kRegions[3], heads, tokens};
     case Movement::kRouteSequences:
-      return {"route_sequences", sequences, chunks};
+      return {kRegions[4], sequences, chunks};
     case Movement::kRouteSequencesAdjoint:
-      return {"route_sequences_adjoint", chunks, sequences, true};
+      return {kRegions[5], chunks, sequences, true};
   }
   throw Error("routing: unknown movement");
+}
+
+std::string_view name_of(const Sides& sides) {
+  return std::string_view(sides.region).substr(std::string_view("KnapFormer::").size());
 }
 
 /// What is wrong with a view; empty when nothing is.
@@ -130,7 +139,8 @@ std::uint64_t fingerprint(const Plan& plan, Movement movement, std::span<const C
 }
 
 template <class Range, class View>
-void add_ranges(std::vector<Range>& ranges, const std::vector<RowRun>& runs, const View& view) {
+void add_ranges(std::pmr::vector<Range>& ranges, const std::vector<RowRun>& runs,
+                const View& view) {
   for (const RowRun& run : runs) {
     ranges.push_back(
         {run.peer, view.data + run.first_row * view.item_bytes, run.rows * view.item_bytes});
@@ -140,7 +150,8 @@ void add_ranges(std::vector<Range>& ranges, const std::vector<RowRun>& runs, con
 /// One buffer for the packed rows of all views, each at an address good for any word.
 struct PackedRows {
   PackedRows(const Communicator& group, const Device& exec, std::int64_t rows,
-             std::span<const ConstRows> views) {
+             std::span<const ConstRows> views)
+      : parts(group.host_memory().get()) {
     constexpr std::int64_t kAlign = 256;
     const auto bytes = [rows](const ConstRows& view) {
       return (rows * view.item_bytes + kAlign - 1) / kAlign * kAlign;
@@ -155,41 +166,67 @@ struct PackedRows {
     }
   }
   std::shared_ptr<std::byte> memory;
-  std::vector<Rows> parts;  ///< one for each view
+  std::pmr::vector<Rows> parts;  ///< one for each view
 };
 
-std::shared_ptr<void> both(std::shared_ptr<void> a, std::shared_ptr<void> b) {
-  return std::make_shared<std::array<std::shared_ptr<void>, 2>>(
-      std::array{std::move(a), std::move(b)});
+/// The ranges of one exchange, in memory that is used again.
+struct Ranges {
+  explicit Ranges(const Communicator& group)
+      : sends(group.host_memory().get()), receives(group.host_memory().get()) {}
+  std::pmr::vector<SendRange> sends;
+  std::pmr::vector<ReceiveRange> receives;
+};
+
+/// What is left to do when all bytes have arrived, and the memory that it needs.
+template <class Work>
+struct Rest {
+  std::shared_ptr<void> of_caller;
+  std::shared_ptr<std::byte> packed;
+  Work work;
+};
+
+/// The closure holds a pointer alone, for which std::function allocates nothing.
+template <class Work>
+Request start_exchange(const Communicator& group, const MoveArguments& move, const Ranges& ranges,
+                       std::shared_ptr<std::byte> packed, Work work) {
+  auto rest = make_recycled<Rest<Work>>(group.host_memory(), move.keep_alive, std::move(packed),
+                                        std::move(work));
+  const auto then = [all = rest.get()] { all->work(); };
+  return group.start_exchange(move.exec, ranges.sends, ranges.receives, move.fingerprint,
+                              std::move(rest), then);
+}
+
+template <class View>
+std::pmr::vector<View> copy_of(std::span<const View> views, const Communicator& group) {
+  return {views.begin(), views.end(), group.host_memory().get()};
 }
 
 }  // namespace
 
-/// A chunk is a contiguous run of rows at both ends, so nothing is packed.
+/// A chunk is a contiguous run of rows at both ends, so nothing is packed here.
 Request Routing::Data::move_rows(const MoveArguments& move, const std::vector<RowRun>& send_runs,
                                  const std::vector<RowRun>& receive_runs) const {
-  std::vector<SendRange> sends;
-  std::vector<ReceiveRange> receives;
-  for (const ConstRows& view : move.from) add_ranges(sends, send_runs, view);
-  for (const Rows& view : move.to) add_ranges(receives, receive_runs, view);
-  return group.start_exchange(move.exec, sends, receives, move.fingerprint, move.keep_alive);
+  Ranges ranges(group);
+  for (const ConstRows& view : move.from) add_ranges(ranges.sends, send_runs, view);
+  for (const Rows& view : move.to) add_ranges(ranges.receives, receive_runs, view);
+  return group.start_exchange(move.exec, ranges.sends, ranges.receives, move.fingerprint,
+                              move.keep_alive);
 }
 
 /// Blocks of heads are strided among the tokens, so they are packed. They arrive in place. Blocks
 /// that stay here are copied while the others travel.
 Request Routing::Data::split_heads(const MoveArguments& move) const {
   PackedRows packed(group, move.exec, packed_rows, move.from);
-  std::vector<SendRange> sends;
-  std::vector<ReceiveRange> receives;
+  Ranges ranges(group);
   for (std::size_t i = 0; i < move.from.size(); ++i) {
     const ConstRows& tokens = move.from[i];
     pack_blocks(move.exec, blocks, BlockPlace::kRemote, tokens.item_bytes, tokens.data,
                 packed.parts[i].data);
-    add_ranges(sends, packed_runs, packed.parts[i]);
-    add_ranges(receives, head_runs, move.to[i]);
+    add_ranges(ranges.sends, packed_runs, packed.parts[i]);
+    add_ranges(ranges.receives, head_runs, move.to[i]);
   }
-  Request request = group.start_exchange(move.exec, sends, receives, move.fingerprint,
-                                         both(move.keep_alive, packed.memory));
+  Request request =
+      start_exchange(group, move, ranges, std::move(packed.memory), [] {});  // nothing is left
   for (std::size_t i = 0; i < move.from.size(); ++i) {
     pack_blocks(move.exec, blocks, BlockPlace::kLocal, move.from[i].item_bytes, move.from[i].data,
                 move.to[i].data);
@@ -200,21 +237,20 @@ Request Routing::Data::split_heads(const MoveArguments& move) const {
 /// The way back: blocks are sent from place, and unpacked when all of them have arrived.
 Request Routing::Data::join_heads(const MoveArguments& move) const {
   PackedRows packed(group, move.exec, packed_rows, move.from);
-  std::vector<SendRange> sends;
-  std::vector<ReceiveRange> receives;
+  Ranges ranges(group);
   for (std::size_t i = 0; i < move.from.size(); ++i) {
-    add_ranges(sends, head_runs, move.from[i]);
-    add_ranges(receives, packed_runs, packed.parts[i]);
+    add_ranges(ranges.sends, head_runs, move.from[i]);
+    add_ranges(ranges.receives, packed_runs, packed.parts[i]);
   }
-  auto unpack = [exec = move.exec, tiles = blocks, parts = packed.parts,
-                 to = std::vector<Rows>(move.to.begin(), move.to.end())] {
+  auto unpack = [exec = move.exec, tiles = blocks, parts = std::move(packed.parts),
+                 to = copy_of(move.to, group)] {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       unpack_blocks(exec, tiles, BlockPlace::kRemote, parts[i].item_bytes, parts[i].data,
                     to[i].data);
     }
   };
-  Request request = group.start_exchange(move.exec, sends, receives, move.fingerprint,
-                                         both(move.keep_alive, packed.memory), std::move(unpack));
+  Request request =
+      start_exchange(group, move, ranges, std::move(packed.memory), std::move(unpack));
   for (std::size_t i = 0; i < move.from.size(); ++i) {
     unpack_blocks(move.exec, blocks, BlockPlace::kLocal, move.from[i].item_bytes, move.from[i].data,
                   move.to[i].data);
@@ -226,19 +262,16 @@ Request Routing::Data::join_heads(const MoveArguments& move) const {
 /// rank from their place.
 Request Routing::Data::sum_at_home(const MoveArguments& move) const {
   PackedRows summands(group, move.exec, summand_rows, move.from);
-  std::vector<SendRange> sends;
-  std::vector<ReceiveRange> receives;
+  Ranges ranges(group);
   for (std::size_t i = 0; i < move.from.size(); ++i) {
-    add_ranges(sends, return_runs, move.from[i]);
-    add_ranges(receives, summand_runs, summands.parts[i]);
+    add_ranges(ranges.sends, return_runs, move.from[i]);
+    add_ranges(ranges.receives, summand_runs, summands.parts[i]);
   }
-  auto sum = [exec = move.exec, list = terms,
-              from = std::vector<ConstRows>(move.from.begin(), move.from.end()),
-              arrived = summands.parts, to = std::vector<Rows>(move.to.begin(), move.to.end())] {
+  auto sum = [exec = move.exec, list = terms, from = copy_of(move.from, group),
+              arrived = std::move(summands.parts), to = copy_of(move.to, group)] {
     for (std::size_t i = 0; i < to.size(); ++i) sum_terms(exec, list, from[i], arrived[i], to[i]);
   };
-  return group.start_exchange(move.exec, sends, receives, move.fingerprint,
-                              both(move.keep_alive, summands.memory), std::move(sum));
+  return start_exchange(group, move, ranges, std::move(summands.memory), std::move(sum));
 }
 
 std::int64_t Routing::output_rows(Movement movement) const {
@@ -249,9 +282,9 @@ Request Routing::start(const Device& exec, Movement movement, std::span<const Co
                        std::span<const Rows> to, std::shared_ptr<void> keep_alive) const {
   const Sides sides = sides_of(movement, *this);
   if (const auto text = complaint_about(sides, from, to); !text.empty()) {
-    group().fail(fmt::format("{}: {}", sides.name, text));
+    group().fail(fmt::format("{}: {}", name_of(sides), text));
   }
-  Kokkos::Profiling::ScopedRegion region(std::string("KnapFormer::") + sides.name);
+  Kokkos::Profiling::ScopedRegion region(sides.region);
   const MoveArguments move{exec, from, to, std::move(keep_alive),
                            fingerprint(plan(), movement, from)};
   switch (movement) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <knapformer/comm/mpi.hpp>
+#include <knapformer/comm/recycled.hpp>
 #include <knapformer/comm/seconds.hpp>
 #include <knapformer/comm/shared_error.hpp>
 #include <memory>
@@ -81,10 +82,10 @@ class Request {
   void wait();
 
   struct State;
-  explicit Request(std::unique_ptr<State> state);
+  explicit Request(std::shared_ptr<State> state);
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 /// What this rank has spent on a communicator so far.
@@ -214,9 +215,9 @@ class Communicator {
   /// which `keep_alive` may hold them. `fingerprint` travels along and must be the same on both
   /// sides. `then` is called once by wait(), when all bytes have arrived.
   ///
-  /// Over MPI, `exec` is fenced before MPI sees the bytes. Over NCCL, the bytes travel on the stream
-  /// of `exec`, in the order of its work; the call returns when the peers have started the exchange
-  /// too, and it is then that errors of theirs come to light.
+  /// Over MPI, `exec` is fenced before MPI sees the bytes. Over NCCL, the bytes travel on the
+  /// stream of `exec`, in the order of its work; the call returns when the peers have started the
+  /// exchange too, and it is then that errors of theirs come to light.
   ///
   /// After an Error, `keep_alive` is never released while the transport may still touch its memory.
   Request start_exchange(const Kokkos::DefaultExecutionSpace& exec,
@@ -229,6 +230,9 @@ class Communicator {
   /// use it then.
   std::shared_ptr<std::byte> scratch(const Kokkos::DefaultExecutionSpace& exec,
                                      std::int64_t bytes) const;
+
+  /// Host memory for what lives as long as an operation on this communicator.
+  const RecycledMemory& host_memory() const;
 
   struct Data;
 

@@ -332,8 +332,8 @@ class Routing {
         },
         outputs);
     Outputs filled(outputs);
-    auto keep =
-        std::make_shared<std::pair<std::tuple<V...>, Outputs>>(std::tuple<V...>(views...), filled);
+    auto keep = make_recycled<std::pair<std::tuple<V...>, Outputs>>(
+        group().host_memory(), std::tuple<V...>(views...), filled);
     return Pending(start(exec, kMovement, from, to, std::move(keep)), std::move(filled));
   }
 
