@@ -7,6 +7,7 @@
 #include <benchmark/benchmark.h>
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -27,11 +28,15 @@
 namespace knapformer::perf {
 namespace {
 
-constexpr std::int64_t kWidth = 1024;                       // elements of a row, about
+// Rows of DiT-L/2, which makes sequences of 256 tokens of images of 256 x 256 pixels: a latent
+// for each 8 x 8 of them, a token for 2 x 2 latents (arXiv 2212.09748, section 3.2).
+constexpr std::int64_t kWidth = 1024;
+constexpr std::int64_t kTokens = 256;
+
 constexpr std::int64_t kMaxBytes = 12'000'000'000;          // of all buffers of all ranks together
 constexpr std::int64_t kMegabytes[] = {1, 4, 16, 64, 256};  // a rank, in units of 2^20 bytes
-constexpr std::int64_t kSequences = 64;                     // of a rank, where sequences move
-constexpr std::int64_t kSharedSequences = 16;               // of the group, where heads do
+constexpr std::int64_t kManySequences = 64;                 // of a rank, however short
+constexpr std::int64_t kSharedSequences = 16;               // of the group, at most
 constexpr std::int64_t kPreparedSequences = 32;             // of a rank
 constexpr std::size_t kMetadataNumbers = 5 + 64;            // that prepare gathers of them
 
@@ -40,11 +45,13 @@ std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 }
 
 struct Case {
-  std::string name;
   Movement movement;
   std::int64_t element_bytes;
   std::int64_t megabytes;
+  std::int64_t sequences;  // of a rank where sequences move, of the group where heads do
 };
+
+std::int64_t rows_of(const Case& of) { return (of.megabytes << 20) / (kWidth * of.element_bytes); }
 
 bool is_attention(Movement movement) {
   return movement == Movement::kPreAttention || movement == Movement::kPostAttention;
@@ -54,22 +61,35 @@ bool is_attention(Movement movement) {
 template <class T>
 class Traffic {
  public:
-  Traffic(const Communicator& group, Movement movement, std::int64_t bytes)
-      : movement_(movement), routing_(group, plan_for(group.size(), movement, bytes)) {
+  Traffic(const Communicator& group, const Case& of)
+      : movement_(of.movement), routing_(group, plan_for(group.size(), of)) {
     const auto elements = static_cast<std::size_t>(routing_.routed_rows() * heads() * d_head());
     in_ = Elements("in", elements);
     out_ = Elements("out", elements);
-    Kokkos::deep_copy(in_, static_cast<T>(group.rank() + 1));
+    write();
     host_in_ = Kokkos::create_mirror_view(Kokkos::SharedHostPinnedSpace(), in_);
     host_out_ = Kokkos::create_mirror_view(Kokkos::SharedHostPinnedSpace(), out_);
   }
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(in_.size() * sizeof(T)); }
 
-  /// Contiguous runs of bytes from one rank to another.
-  std::int64_t runs() const {
-    const std::int64_t ranks = routing_.plan().ranks();
-    return is_attention(movement_) ? kSharedSequences : round_up(kSequences, ranks) / ranks;
+  /// Sequences, their length, and the contiguous runs of bytes from one rank to another.
+  std::string describe() const {
+    const Plan& plan = routing_.plan();
+    const bool shared = is_attention(movement_);
+    const std::int64_t sequences = plan.sequences() / (shared ? 1 : plan.ranks());
+    const std::int64_t runs = shared ? sequences : sequences / plan.ranks();
+    return std::to_string(bytes()) + " bytes and " + std::to_string(routing_.routed_rows()) +
+           " rows a rank, " + std::to_string(sequences) + " sequences of " +
+           std::to_string(plan.lengths()[0]) + " tokens " +
+           (shared ? "that all share, " : "a rank, ") + std::to_string(runs) + " runs of " +
+           std::to_string(bytes() / (runs * plan.ranks())) + " bytes a pair of ranks";
+  }
+
+  /// A step has just computed what it moves: it is not in the caches of other ranks.
+  void write() const {
+    Kokkos::deep_copy(exec_, in_, static_cast<T>(routing_.group().rank() + 1));
+    exec_.fence();
   }
 
   void move() const {
@@ -128,12 +148,10 @@ class Traffic {
   using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, Device, Unmanaged>;
   using PerHead = Kokkos::View<T***, Kokkos::LayoutRight, Device, Unmanaged>;
 
-  static Plan plan_for(std::int64_t ranks, Movement movement, std::int64_t bytes) {
-    const std::int64_t sequences = round_up(kSequences, ranks);
-    const std::int64_t rows = bytes / (kWidth * static_cast<std::int64_t>(sizeof(T)));
-    return is_attention(movement)
-               ? shared_plan(ranks, kSharedSequences, round_up(rows, kSharedSequences))
-               : scatter_plan(ranks, sequences, round_up(rows, sequences));
+  static Plan plan_for(std::int64_t ranks, const Case& of) {
+    const std::int64_t rows = round_up(rows_of(of), of.sequences);
+    return is_attention(of.movement) ? shared_plan(ranks, of.sequences, rows)
+                                     : scatter_plan(ranks, of.sequences, rows);
   }
 
   std::int64_t heads() const { return routing_.plan().heads(); }
@@ -150,17 +168,17 @@ class Traffic {
 
 template <class T>
 void time_movement(benchmark::State& state, const Communicator& group, const Case& of, int pairs) {
-  const Traffic<T> traffic(group, of.movement, of.megabytes << 20);
-  const Comparison result = compare(
-      {[&] { traffic.move(); }, [&] { traffic.all_to_all(); }, [&] { traffic.copy(); }}, pairs);
+  const Traffic<T> traffic(group, of);
+  const Comparison result =
+      compare({[&] { traffic.move(); }, [&] { traffic.all_to_all(); }, [&] { traffic.copy(); }},
+              pairs, [&] { traffic.write(); });
   for (auto _ : state) state.SetIterationTime(result.seconds[0]);
   state.counters["alltoallv_us"] = result.seconds[1] * 1e6;
   state.counters["memcpy_us"] = result.seconds[2] * 1e6;
   state.counters["ratio_to_alltoallv"] = result.ratios[1];
   state.counters["ratio_to_memcpy"] = result.ratios[2];
   state.SetLabel("medians of " + std::to_string(pairs) + " interleaved pairs, slowest rank; " +
-                 std::to_string(traffic.bytes()) + " bytes a rank, " +
-                 std::to_string(traffic.runs()) + " runs a pair of ranks");
+                 traffic.describe());
 }
 
 /// The metadata of a step alone, and with planning and index lists.
@@ -195,8 +213,19 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
       ->Iterations(1);
 }
 
-void add_movement(const Communicator& group, const Case& of, int pairs) {
-  const std::string name = of.name + "/ranks:" + std::to_string(group.size());
+/// Sequences of 256 tokens; shorter ones where there would not be one for each rank.
+std::int64_t usual_sequences(std::int64_t ranks, const Case& of) {
+  if (is_attention(of.movement)) {
+    return std::clamp<std::int64_t>(ranks * rows_of(of) / kTokens, 1, kSharedSequences);
+  }
+  return round_up(std::max<std::int64_t>(1, rows_of(of) / kTokens), ranks);
+}
+
+void add_movement(const Communicator& group, const std::string& movement, const Case& of,
+                  int pairs) {
+  const std::string name =
+      movement + (of.element_bytes == 4 ? "/fp32/" : "/2-byte/") + std::to_string(of.megabytes) +
+      "MB/sequences:" + std::to_string(of.sequences) + "/ranks:" + std::to_string(group.size());
   const std::int64_t buffers = is_attention(of.movement) ? 3 : 2;  // with heads about to travel
   if (group.size() * buffers * (of.megabytes << 20) > kMaxBytes) {
     if (group.rank() == 0) {
@@ -219,10 +248,13 @@ void add_all(const Communicator& group, int pairs) {
   for (const auto& [movement, name] : movements) {
     for (const std::int64_t bytes : {4, 2}) {
       for (const std::int64_t megabytes : kMegabytes) {
-        const std::string type = bytes == 4 ? "/fp32/" : "/2-byte/";
-        add_movement(group,
-                     {name + type + std::to_string(megabytes) + "MB", movement, bytes, megabytes},
-                     pairs);
+        Case of{movement, bytes, megabytes, 0};
+        of.sequences = usual_sequences(group.size(), of);
+        add_movement(group, name, of, pairs);
+        const std::int64_t many = round_up(kManySequences, group.size());
+        if (is_attention(movement) || of.sequences >= many) continue;
+        of.sequences = many;
+        add_movement(group, name, of, pairs);
       }
     }
   }

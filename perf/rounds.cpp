@@ -29,7 +29,7 @@ double seconds_here(const Contender& run) {
 
 }  // namespace
 
-Comparison compare(const std::vector<Contender>& contenders, int rounds) {
+Comparison compare(const std::vector<Contender>& contenders, int rounds, const Contender& prepare) {
   const auto count = static_cast<std::size_t>(rounds);
   std::vector<std::size_t> order(contenders.size());
   std::iota(order.begin(), order.end(), 0);
@@ -37,6 +37,7 @@ Comparison compare(const std::vector<Contender>& contenders, int rounds) {
   for (int round = -kWarmUp; round < rounds; ++round) {
     if (order.size() > 1) std::swap(order[0], order[1]);
     for (const std::size_t i : order) {
+      prepare();
       const double seconds = seconds_here(contenders[i]);
       if (round >= 0) times[i].push_back(seconds);
     }

@@ -17,8 +17,10 @@ struct Comparison {
   std::vector<double> ratios;   ///< of the time of the first to that of each, within a round
 };
 
-/// Collective. In each round every contender runs once, from a barrier on. The first two come in
-/// alternating order, the others after them. Two rounds more come first and are not counted.
-Comparison compare(const std::vector<Contender>& contenders, int rounds);
+/// Collective. In each round every contender runs once, from a barrier on, after a `prepare` that
+/// is not timed. The first two come in alternating order, the others after them. Two rounds more
+/// come first and are not counted.
+Comparison compare(
+    const std::vector<Contender>& contenders, int rounds, const Contender& prepare = [] {});
 
 }  // namespace knapformer::perf
