@@ -32,6 +32,9 @@ void check_ranges(const Communicator::Data& comm, std::span<const Range> ranges)
 /// Comes after the transfer has started: on the host that is MPI's, which has fenced `exec`.
 void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
               std::span<const ReceiveRange> receives) {
+  std::int64_t total = 0;
+  for (const SendRange& send : sends) total += send.peer == rank ? send.bytes : 0;
+  const bool many = total >= kManyBytes;
   std::size_t to = 0;
   std::int64_t filled = 0;  // of receives[to]
   const auto skip = [&] {
@@ -46,7 +49,7 @@ void copy_own(const Exec& exec, int rank, std::span<const SendRange> sends,
       skip();
       if (to == receives.size()) throw Error("exchange: more own bytes are sent than received");
       const std::int64_t bytes = std::min(send.bytes - taken, receives[to].bytes - filled);
-      copy_bytes<Memory, Memory>(exec, receives[to].data + filled, send.data + taken, bytes);
+      copy_bytes<Memory, Memory>(exec, receives[to].data + filled, send.data + taken, bytes, many);
       taken += bytes;
       filled += bytes;
     }

@@ -92,7 +92,7 @@ void MpiTransfer::pack() {
   const auto copy = comm_.options.direct ? copy_bytes<Memory, Memory>
                                          : copy_bytes<Kokkos::SharedHostPinnedSpace, Memory>;
   for (std::size_t i = 0; i < out_.staged.size(); ++i) {
-    copy(exec_, out_.places[i], out_.staged[i].data, out_.staged[i].bytes);
+    copy(exec_, out_.places[i], out_.staged[i].data, out_.staged[i].bytes, false);
   }
 }
 
@@ -100,7 +100,7 @@ void MpiTransfer::finish() {
   const auto copy = comm_.options.direct ? copy_bytes<Memory, Memory>
                                          : copy_bytes<Memory, Kokkos::SharedHostPinnedSpace>;
   for (std::size_t i = 0; i < in_.staged.size(); ++i) {
-    copy(exec_, in_.staged[i].data, in_.places[i], in_.staged[i].bytes);
+    copy(exec_, in_.staged[i].data, in_.places[i], in_.staged[i].bytes, false);
   }
 }
 

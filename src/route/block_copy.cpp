@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "comm/stream_copy.hpp"
+
 namespace knapformer {
 namespace block_copy {
 
@@ -18,6 +20,7 @@ struct Job {
   std::int64_t first_tile = 0;
   std::int64_t tile_count = 0;
   std::int64_t head_bytes = 0;
+  bool past_caches = false;
   std::byte* tokens = nullptr;
   std::byte* blocks = nullptr;
 };
@@ -26,7 +29,12 @@ Job make_job(const BlockTiles& tiles, BlockPlace place, std::int64_t head_bytes,
              std::byte* blocks) {
   const bool local = place == BlockPlace::kLocal;
   const auto all = static_cast<std::int64_t>(tiles.tiles.size());
-  return {local ? 0 : tiles.local, local ? tiles.local : all - tiles.local, head_bytes, tokens,
+  const std::int64_t rows = local ? tiles.local_rows : tiles.remote_rows;
+  return {local ? 0 : tiles.local,
+          local ? tiles.local : all - tiles.local,
+          head_bytes,
+          rows * head_bytes >= kManyBytes,
+          tokens,
           blocks};
 }
 
@@ -37,6 +45,7 @@ void copy_words(const Device& exec, const BlockTiles& all, const Job& job) {
   const auto tiles = all.tiles;
   const std::int64_t all_heads = all.all_heads;
   const std::int64_t first_tile = job.first_tile;
+  const bool past_caches = job.past_caches;
   const auto words =
       job.head_bytes / static_cast<std::int64_t>(kBytes);  // of one head of one token
   auto* tokens = reinterpret_cast<Unit*>(job.tokens);
@@ -56,6 +65,10 @@ void copy_words(const Device& exec, const BlockTiles& all, const Job& job) {
           Unit* block = in_block + t * width;
           const Unit* from = kPack ? token : block;
           Unit* to = kPack ? block : token;
+          KOKKOS_IF_ON_HOST((if (past_caches) {
+            stream_copy(to, from, static_cast<std::size_t>(width) * sizeof(Unit));
+            return;
+          }))
           Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width),
                                [&](const std::int64_t i) { to[i] = from[i]; });
         });
@@ -80,9 +93,9 @@ void copy(const Device& exec, const BlockTiles& tiles, const Job& job) {
 
 void pack_blocks(const Device& exec, const BlockTiles& tiles, BlockPlace place,
                  std::int64_t head_bytes, const std::byte* tokens, std::byte* blocks) {
-  block_copy::copy<true>(
-      exec, tiles,
-      block_copy::make_job(tiles, place, head_bytes, const_cast<std::byte*>(tokens), blocks));
+  auto job = block_copy::make_job(tiles, place, head_bytes, const_cast<std::byte*>(tokens), blocks);
+  if (place == BlockPlace::kRemote) job.past_caches = false;  // they are sent at once
+  block_copy::copy<true>(exec, tiles, job);
 }
 
 void unpack_blocks(const Device& exec, const BlockTiles& tiles, BlockPlace place,

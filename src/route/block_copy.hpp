@@ -26,6 +26,8 @@ struct BlockTiles {
   Kokkos::View<const BlockTile*, Device> tiles;
   std::int64_t local = 0;
   std::int64_t all_heads = 1;
+  std::int64_t local_rows = 0;  ///< head rows of the tiles
+  std::int64_t remote_rows = 0;
 };
 
 enum class BlockPlace { kLocal, kRemote };

@@ -153,6 +153,8 @@ void Routing::Data::find_attention_runs() {
   }
   blocks.local = static_cast<std::int64_t>(local.size());
   blocks.all_heads = plan.heads();
+  blocks.local_rows = routed_rows * plan.heads() - packed_rows;
+  blocks.remote_rows = packed_rows;
   local.insert(local.end(), remote.begin(), remote.end());
   blocks.tiles = to_device(local);
 }

@@ -197,6 +197,26 @@ TEST(Exchange, OwnRangesMayBeCutDifferentlyOnTheTwoSides) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(host(i), static_cast<std::byte>(i + 1));
 }
 
+TEST(Exchange, OwnBytesTooManyForCachesComeToo) {
+  const Communicator group = world();
+  const int me = group.rank();
+  constexpr std::int64_t kBytes = (std::int64_t{5} << 20) + 3;
+  Buffer from("from", kBytes);
+  Buffer to("to", kBytes + 1);
+  HostBuffer sent("sent", kBytes);
+  for (std::int64_t i = 0; i < kBytes; ++i) sent(i) = tag(me, me, 0, i);
+  Kokkos::deep_copy(from, sent);
+  const SendRange send{me, from.data(), kBytes};
+  const std::vector<ReceiveRange> receives{{me, to.data() + 1, 1000},
+                                           {me, to.data() + 1001, kBytes - 1000}};
+  group.start_exchange(Exec(), {&send, 1}, receives, 0).wait();
+  HostBuffer received("received", kBytes + 1);
+  Kokkos::deep_copy(received, to);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < kBytes; ++i) wrong += received(i + 1) != sent(i);
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(Exchange, ScratchIsUsedAgain) {
   const Communicator group = world();
   const Exec exec;

@@ -61,6 +61,14 @@ TEST_P(Attention, SplitsHeadsAndJoinsThemAgain) {
 
 INSTANTIATE_TEST_SUITE_P(HeadCounts, Attention, ::testing::Values(1, 5, 24));
 
+// 4 MiB that stay and as many that travel are copied past the caches.
+TEST(Attention, MoreBytesThanCachesHold) {
+  const Communicator all = world();
+  const Communicator group = all.split(all.size() % 2 == 0 ? 2 : 1);
+  const Balancer balance = balancer(group, join("g", group.size(), "n1"), 8);
+  check<double>(balance.prepare(std::vector<std::int64_t>{16}), 8192);
+}
+
 TEST(Attention, IntegersBesideTwoByteTokensStayExact) {
   for_all_routings(world(), 5, {0, 1}, [](const Routing& routing) {
     const Device exec;
