@@ -18,7 +18,7 @@ using Memory = Exec::memory_space;
 
 /// Up to here, copying a range twice costs no more than a message of its own. The same on all
 /// ranks.
-constexpr std::int64_t kShortRange = 16 << 10;
+constexpr std::int64_t kShortRange = 8 << 10;
 
 }  // namespace
 

@@ -32,7 +32,7 @@ std::int64_t random_bytes(std::mt19937_64& random, std::int64_t message_bytes) {
     return static_cast<std::int64_t>(random() % bound);
   };
   if (below(5) == 0) return 0;
-  return below(3) > 0 || message_bytes < 64 ? below(200) : (std::int64_t{16} << 10) - 1 + below(3);
+  return below(3) > 0 || message_bytes < 64 ? below(200) : (std::int64_t{8} << 10) - 1 + below(3);
 }
 
 /// A random exchange that all ranks know: the sizes of the ranges of each pair.
