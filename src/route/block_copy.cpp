@@ -65,10 +65,10 @@ void copy_words(const Device& exec, const BlockTiles& all, const Job& job) {
           Unit* block = in_block + t * width;
           const Unit* from = kPack ? token : block;
           Unit* to = kPack ? block : token;
-          KOKKOS_IF_ON_HOST((if (past_caches) {
-            stream_copy(to, from, static_cast<std::size_t>(width) * sizeof(Unit));
-            return;
-          }))
+          if (past_caches) {
+            KOKKOS_IF_ON_HOST(
+                (stream_copy(to, from, static_cast<std::size_t>(width) * sizeof(Unit)); return;))
+          }
           Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width),
                                [&](const std::int64_t i) { to[i] = from[i]; });
         });
