@@ -105,6 +105,9 @@ void for_each(const Tuple& tuple, F&& f) {
   std::apply([&](const auto&... element) { (f(element), ...); }, tuple);
 }
 
+/// Throws Error unless the file is a trace, of whatever schema.
+void check_is_trace(const std::filesystem::path& file);
+
 /// Throws Error unless ranks and groups make sense together.
 void check_header(const TraceHeader& header, const std::filesystem::path& file);
 

@@ -58,12 +58,16 @@ Handle open_file(const fs::path& path) {
   }
 }
 
-TraceHeader read_header(hid_t file, const fs::path& path) {
+void check_format(hid_t file, const fs::path& path) {
   if (H5Aexists(file, trace::kFormatAttribute) <= 0 ||
       H5Aexists(file, trace::kSchemaAttribute) <= 0 ||
       hdf5::read_attribute<std::string>(file, trace::kFormatAttribute, path) != trace::kFormat) {
     throw Error(fmt::format("{} is an HDF5 file, but not a trace", path.string()));
   }
+}
+
+TraceHeader read_header(hid_t file, const fs::path& path) {
+  check_format(file, path);
   const auto version = hdf5::read_attribute<std::int64_t>(file, trace::kSchemaAttribute, path);
   if (version != kTraceSchemaVersion) {
     throw Error(
@@ -103,6 +107,11 @@ void read_columns(const std::vector<Dataset>& datasets, const Columns& columns, 
 }
 
 }  // namespace
+
+void trace::check_is_trace(const fs::path& path) {
+  const hdf5::QuietScope quiet;
+  check_format(open_file(path), path);
+}
 
 struct TraceReader::File {
   explicit File(const fs::path& file_path);

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "knapformer/plan/error.hpp"
-#include "knapformer/trace/trace_reader.hpp"
 #include "trace/dataset.hpp"
 #include "trace/hdf5.hpp"
 #include "trace/schema.hpp"
@@ -50,7 +49,7 @@ void check_target(const fs::path& path) {
   if (fs::is_directory(path, status)) refuse("it is a folder; name a file in it");
   if (!fs::is_regular_file(path, status)) refuse("it exists and is not a regular file");
   try {
-    const TraceReader older(path);
+    trace::check_is_trace(path);
   } catch (const Error& error) {
     refuse(
         fmt::format("it exists and is not a trace that may be replaced ({}); remove it or choose "

@@ -224,6 +224,7 @@ TEST(Trace, FilesOfAnotherSchemaVersion) {
   const fs::path path = changed_trace(
       folder, [](hid_t file) { set_attribute(file, "schema_version", kTraceSchemaVersion + 1); });
   expect_message(read_error(path), {"trace.h5 has schema version 2", "reads version 1", "release"});
+  expect_steps(TraceReader(write_trace(path, example_header(2, 1), 3)), 3);
 }
 
 TEST(Trace, DamagedFiles) {
