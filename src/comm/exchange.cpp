@@ -5,6 +5,7 @@
 
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,12 @@ void check_ranges(const Communicator::Data& comm, std::span<const Range> ranges)
                               static_cast<const void*>(range.data), range.peer, comm.size));
     }
   }
+}
+
+template <class Range>
+bool travels(int rank, std::span<const Range> ranges) {
+  return std::ranges::any_of(
+      ranges, [&](const Range& range) { return range.peer != rank && range.bytes > 0; });
 }
 
 /// Sends to oneself, in the order given, whatever the boundaries of the ranges on the two sides.
@@ -65,7 +72,7 @@ struct Request::State {
   std::shared_ptr<void> keep_alive;
   std::function<void()> then;
   std::shared_ptr<Transfer> transfer;
-  Seconds started = {};
+  std::optional<Seconds> started = {};  ///< none when nothing travels
 };
 
 Request::Request() = default;
@@ -119,7 +126,7 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
     check_ranges(*data_, receives);
     state->transfer->start(sends, receives, fingerprint);
     copy_own(exec, rank(), sends, receives);
-    state->started = process_seconds();
+    if (travels(rank(), sends) || travels(rank(), receives)) state->started = process_seconds();
   } catch (const std::exception& error) {  // memory may be short on this rank alone
     if (!state->transfer->withdraw()) keep_for_good(std::move(state));
     fail(error.what());
