@@ -20,6 +20,7 @@
 #include "cli/machine_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulate_report.hpp"
+#include "cli/slow_ranks.hpp"
 #include "cli/text_file.hpp"
 
 namespace knapformer::cli {
@@ -33,6 +34,7 @@ struct Options {
   std::optional<double> gamma;
   MachineOptions machine;
   PlanLimits limits;
+  bool adapt_to_speed = false;
 
   TransformerConfig model{.layers = 2, .d_model = 256, .heads = 4, .d_ffn = 0};
   std::string dtype = "float";
@@ -40,6 +42,7 @@ struct Options {
   std::int64_t steps = 20;
   std::int64_t warmup = 2;
   std::optional<double> peak_gflops;
+  std::vector<SlowRank> slow_ranks;
 
   std::string transport = "auto";
   double report_after = CommunicatorOptions{}.report_seconds;
@@ -130,10 +133,12 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                       .max_tokens_per_rank = options.limits.max_tokens_per_rank,
                       .max_attention_tokens_per_rank = options.limits.max_attention_tokens_per_rank,
                       .plan_budget = options.limits.budget,
+                      .adapt_to_speed = options.adapt_to_speed,
                       .steps = options.steps,
                       .warmup = options.warmup,
                       .seed = options.data.seed,
                       .learning_rate = options.learning_rate};
+    run.simulation.slowdowns = slowdowns(options.slow_ranks, world.size());
     CostModel::transformer(options.model.d_model, run.simulation.gamma);
     TransformerConfig& model = run.simulation.model;
     if (model.d_ffn == 0) model.d_ffn = (8 * model.d_model / 3 + 15) / 16 * 16;
@@ -260,6 +265,8 @@ void add_balancing_options(CLI::App& simulate, Options& options) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   balancing->add_option("--gamma", options.gamma,
                         "weight of attention in the cost 6 d L + gamma L^2 (default: measured)");
+  balancing->add_flag("--adapt-to-speed", options.adapt_to_speed,
+                      "plan for the speeds that the ranks show, from --rank-speeds on");
 }
 
 void add_model_options(CLI::App& simulate, Options& options) {
@@ -292,6 +299,11 @@ void add_run_options(CLI::App& simulate, Options& options) {
       ->capture_default_str();
   run->add_option("--peak-gflops", options.peak_gflops,
                   "peak of a rank, for HFU (default: a large GEMM, measured)");
+  run->add_option_function<std::string>(
+         "--slow-ranks",
+         [&options](const std::string& list) { options.slow_ranks = parse_slow_ranks(list); },
+         "make ranks compute slower, e.g. 3:2,5:1.5 for rank 3 twofold and rank 5 by a half")
+      ->type_name("RANK:FACTOR,...");
   run->add_option("--transport", options.transport,
                   "what moves tokens between ranks; auto is nccl where that is built in and each "
                   "rank has a GPU of its own, and mpi elsewhere")

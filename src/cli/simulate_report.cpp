@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/machine_options.hpp"
@@ -47,9 +48,25 @@ std::string describe_run(const SimulationReport& report) {
       fmt::format("cost   6 d L + {:.2f} L^2{}; GEMM peak {:.1f} GFLOP/s a rank{}\n", run.gamma,
                   report.gamma_measured ? " (measured)" : "", report.calibration.gemm_flops / 1e9,
                   report.peak_measured ? " (measured)" : "");
+  for (std::size_t r = 0; r < report.options.slowdowns.size(); ++r) {
+    const double slowdown = report.options.slowdowns[r];
+    if (slowdown > 1)
+      out += fmt::format("slowed rank {} computes {:g} times slower\n", r, slowdown);
+  }
   out += fmt::format("steps  {} of each placement, taking turns, after {} to warm up\n",
                      report.options.steps, report.options.warmup);
   return out;
+}
+
+/// What the balancer has learnt of the ranks.
+std::string describe_speeds(const TraceStep& last) {
+  const auto [slowest, fastest] =
+      std::ranges::minmax_element(last.ranks, {}, &TraceRank::speed_estimate);
+  return fmt::format(
+      "speeds found, over the mean of the group: {:.3f} (rank {}, the slowest) to {:.3f} (rank "
+      "{})\n",
+      slowest->speed_estimate, slowest - last.ranks.begin(), fastest->speed_estimate,
+      fastest - last.ranks.begin());
 }
 
 }  // namespace
@@ -85,6 +102,10 @@ std::string format_table(const SimulationReport& report) {
     out += row(fmt::format("  {}", kPhaseNames[p]).c_str(), of,
                [&](const Summary& s) { return duration(s.phase_seconds[p]); });
   }
+  out += "hidden behind compute, likewise\n";
+  out += row("  planning", of, [](const Summary& s) { return duration(s.hidden_plan_seconds); });
+  out += row("  pre/post-attention", of,
+             [](const Summary& s) { return duration(s.hidden_exchange_seconds); });
 
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
   out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
@@ -94,6 +115,7 @@ std::string format_table(const SimulationReport& report) {
              ? fmt::format("\nloss: largest relative difference between the placements {:.1e}\n",
                            difference)
              : "\nloss: not finite in some step; a lower --learning-rate may help\n";
+  if (report.options.adapt_to_speed) out += describe_speeds(simulation.balanced.back());
   if (shared) {
     out +=
         "Ranks share cores here: busy and phase times are CPU time, and step times do not show the "
@@ -109,31 +131,38 @@ nlohmann::ordered_json to_json(const SimulationReport& report, const PlacementSu
   nlohmann::ordered_json phases;
   for (std::size_t p = 0; p < kPhases; ++p)
     phases[std::string(kPhaseNames[p])] = s.phase_seconds[p];
-  return {{"seconds", s.seconds},
-          {"mean_step_seconds", s.seconds / steps},
-          {"median_step_seconds", s.median_seconds},
-          {"tokens", s.tokens},
-          {"tokens_per_second", s.tokens / s.seconds},
-          {"hfu", hfu(report, s)},
-          {"work_max_over_mean", s.work_max_over_mean},
-          {"work_max_over_min", s.work_max_over_min},  // null when infinite
-          {"busy_max_seconds", s.busy_max},
-          {"busy_mean_seconds", s.busy_mean},
-          {"moved_share", s.moved_share},
-          {"bytes_routed_per_step", s.bytes_routed / steps},
-          {"bytes_exchanged_per_step", s.bytes_exchanged / steps},
-          {"phase_seconds_per_rank_and_step", phases}};
+  return {
+      {"seconds", s.seconds},
+      {"mean_step_seconds", s.seconds / steps},
+      {"median_step_seconds", s.median_seconds},
+      {"tokens", s.tokens},
+      {"tokens_per_second", s.tokens / s.seconds},
+      {"hfu", hfu(report, s)},
+      {"work_max_over_mean", s.work_max_over_mean},
+      {"work_max_over_min", s.work_max_over_min},  // null when infinite
+      {"busy_max_seconds", s.busy_max},
+      {"busy_mean_seconds", s.busy_mean},
+      {"moved_share", s.moved_share},
+      {"bytes_routed_per_step", s.bytes_routed / steps},
+      {"bytes_exchanged_per_step", s.bytes_exchanged / steps},
+      {"phase_seconds_per_rank_and_step", phases},
+      {"hidden_seconds_per_rank_and_step",
+       {{"planning", s.hidden_plan_seconds}, {"pre/post-attention", s.hidden_exchange_seconds}}}};
 }
 
 nlohmann::ordered_json to_json(const std::vector<TraceStep>& steps) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const TraceStep& step : steps) {
-    nlohmann::ordered_json busy = nlohmann::ordered_json::array();
-    for (const TraceRank& rank : step.ranks) busy.push_back(rank.busy_seconds);
+    nlohmann::ordered_json busy = nlohmann::ordered_json::array(), speeds = busy;
+    for (const TraceRank& rank : step.ranks) {
+      busy.push_back(rank.busy_seconds);
+      speeds.push_back(rank.speed_estimate);
+    }
     out.push_back({{"index", step.index},
                    {"seconds", step.seconds},
                    {"loss", step.loss},
-                   {"busy_seconds", busy}});
+                   {"busy_seconds", busy},
+                   {"speed_estimate", speeds}});
   }
   return out;
 }
@@ -161,6 +190,8 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"peak_flops", report.calibration.gemm_flops},
           {"peak_measured", report.peak_measured},
           {"machine", machine_json(report.options.machine)},
+          {"adapt_to_speed", report.options.adapt_to_speed},
+          {"slowdowns", report.options.slowdowns},  // empty when no rank is slowed
           {"steps", report.options.steps},
           {"warmup", report.options.warmup},
           {"clock", simulation.clock == ClockKind::kCpu ? "cpu" : "wall"},

@@ -90,6 +90,9 @@ inline constexpr std::tuple kRankColumns{
     Column{"/rank/reduce_seconds", "s", &TraceRank::reduce_seconds},
     Column{"/rank/wait_seconds", "s", &TraceRank::wait_seconds},
     Column{"/rank/busy_seconds", "s", &TraceRank::busy_seconds},
+    Column{"/rank/hidden_plan_seconds", "s", &TraceRank::hidden_plan_seconds},
+    Column{"/rank/hidden_exchange_seconds", "s", &TraceRank::hidden_exchange_seconds},
+    Column{"/rank/speed_estimate", "1", &TraceRank::speed_estimate},
     Column{"/rank/bytes_routed", "bytes", &TraceRank::bytes_routed},
     Column{"/rank/bytes_exchanged", "bytes", &TraceRank::bytes_exchanged},
 };

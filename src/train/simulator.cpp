@@ -1,12 +1,17 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/simulator.hpp>
 #include <knapformer/train/trainer.hpp>
 #include <limits>
+#include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -19,18 +24,23 @@ namespace {
 /// CPU time when the ranks of some node have more threads than it has cores: elapsed time then says
 /// more about the neighbours than about the rank.
 ClockKind choose_clock(const Communicator& world, const Device& exec) {
-  MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(world.mpi(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  int ranks = 1;
-  check_mpi(MPI_Comm_size(node, &ranks), "MPI_Comm_size");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  struct Host {
+    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+    std::int64_t threads = 0;
+    std::int64_t cores = 0;
+  };
+  Host mine{.threads = exec.concurrency(),
+            .cores = std::max(1u, std::thread::hardware_concurrency())};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(mine.name.data(), &length), "MPI_Get_processor_name");
+  const std::vector<Host> all = world.all_gather(std::span<const Host>(&mine, 1));
   constexpr bool host =
       Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible;
-  const auto cores = std::max(1u, std::thread::hardware_concurrency());
-  const int shared = host && static_cast<unsigned>(ranks * exec.concurrency()) > cores;
-  const std::vector<int> all = world.all_gather(std::span<const int>(&shared, 1));
-  return std::ranges::find(all, 1) == all.end() ? ClockKind::kWall : ClockKind::kCpu;
+  std::map<decltype(mine.name), std::int64_t> threads;
+  for (const Host& of : all) threads[of.name] += of.threads;
+  const bool shared =
+      host && std::ranges::any_of(all, [&](const Host& of) { return threads[of.name] > of.cores; });
+  return shared ? ClockKind::kCpu : ClockKind::kWall;
 }
 
 TraceGroup describe_group(const Plan& plan) {
@@ -50,21 +60,22 @@ TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
   const Routing& routing = outcome.routing;
   const PlanReport& report = routing.plan().report();
   const auto me = static_cast<std::size_t>(routing.group().rank());
-  const auto seconds = [&](Phase phase) { return outcome.clock.seconds(phase); };
-  const double busy = seconds(Phase::kPlan) + seconds(Phase::kRoute) + seconds(Phase::kExchange) +
-                      seconds(Phase::kCompute);
+  const PhaseTimes& phases = outcome.phases;
   return {.sequences = sequences,
           .tokens_before = report.tokens_before[me],
           .tokens_after = report.tokens_after[me],
           .work_before = report.work_before[me],
           .work_after = report.work_after[me],
-          .plan_seconds = seconds(Phase::kPlan),
-          .route_seconds = seconds(Phase::kRoute),
-          .exchange_seconds = seconds(Phase::kExchange),
-          .compute_seconds = seconds(Phase::kCompute),
-          .reduce_seconds = seconds(Phase::kReduce),
-          .wait_seconds = seconds(Phase::kWait),
-          .busy_seconds = busy,
+          .plan_seconds = phases[Phase::kPlan],
+          .route_seconds = phases[Phase::kRoute],
+          .exchange_seconds = phases[Phase::kExchange],
+          .compute_seconds = phases[Phase::kCompute],
+          .reduce_seconds = phases[Phase::kReduce],
+          .wait_seconds = phases[Phase::kWait],
+          .busy_seconds = phases.busy(),
+          .hidden_plan_seconds = outcome.hidden_plan,
+          .hidden_exchange_seconds = outcome.hidden_exchange,
+          .speed_estimate = outcome.speed_estimate,
           .bytes_routed = outcome.bytes_routed,
           .bytes_exchanged = outcome.bytes_exchanged};
 }
@@ -120,7 +131,25 @@ BalancerOptions balancer_options(const SimulationOptions& options, const Communi
           .machine = std::move(machine),
           .max_tokens_per_rank = options.max_tokens_per_rank,
           .max_attention_tokens_per_rank = options.max_attention_tokens_per_rank,
-          .plan_budget = options.plan_budget};
+          .plan_budget = options.plan_budget,
+          .adapt_to_speed = balance && options.adapt_to_speed};
+}
+
+double slowdown_of(const SimulationOptions& options, const Communicator& world) {
+  if (options.slowdowns.empty()) return 1;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  if (options.slowdowns.size() != ranks) {
+    throw Error(fmt::format("simulation: {} slowdowns are given for {} ranks",
+                            options.slowdowns.size(), ranks));
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double slowdown = options.slowdowns[r];
+    if (std::isfinite(slowdown) && slowdown >= 1) continue;
+    throw Error(
+        fmt::format("simulation: the slowdown of rank {} is {}; give a finite number of at least 1",
+                    r, slowdown));
+  }
+  return options.slowdowns[static_cast<std::size_t>(world.rank())];
 }
 
 }  // namespace
@@ -163,6 +192,8 @@ PlacementSummary summarise(const std::vector<TraceStep>& steps) {
     for (const TraceRank& rank : step.ranks) {
       largest = std::max(largest, rank.busy_seconds);
       sum += rank.busy_seconds;
+      out.hidden_plan_seconds += rank.hidden_plan_seconds;
+      out.hidden_exchange_seconds += rank.hidden_exchange_seconds;
       out.bytes_routed += static_cast<double>(rank.bytes_routed);
       out.bytes_exchanged += static_cast<double>(rank.bytes_exchanged);
       const double phases[kPhases] = {rank.plan_seconds,     rank.route_seconds,
@@ -180,6 +211,8 @@ PlacementSummary summarise(const std::vector<TraceStep>& steps) {
   out.work_max_over_min = max_over_min / groups;
   out.moved_share = out.tokens > 0 ? moved / out.tokens : 0;
   for (double& phase : out.phase_seconds) phase /= rank_steps;
+  out.hidden_plan_seconds /= rank_steps;
+  out.hidden_exchange_seconds /= rank_steps;
   return out;
 }
 
@@ -187,20 +220,25 @@ template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,
                     const std::function<void(const TraceStep&)>& on_step) {
+  const double slowdown = slowdown_of(options, world);
   const Communicator group = world.split(group_size_of(options, world.size()));
   const auto trainer = [&](bool balance) {
     return Trainer<T>(world, Balancer(group, balancer_options(options, world, group, balance)),
                       options.model, options.seed, options.learning_rate);
   };
   Trainer<T> trainers[2] = {trainer(false), trainer(true)};
-  Simulation simulation;
-  simulation.clock = choose_clock(world, exec);
-  for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
+  const ClockOptions clock{.kind = choose_clock(world, exec), .slowdown = slowdown};
+  Simulation simulation{.clock = clock.kind};
+  const std::int64_t last = options.warmup + options.steps - 1;
+  for (std::int64_t i = 0; i <= last; ++i) {
     const Batch<T> batch = make_synthetic_batch<T>(
         exec, data.lengths(i, world.rank()), options.model.d_model, options.seed, i, world.rank());
+    std::optional<std::vector<std::int64_t>> next;
+    if (i < last) next = data.lengths(i + 1, world.rank());
     for (const bool second : {false, true}) {
       const bool balanced = second != (i % 2 == 1);
-      const StepOutcome outcome = trainers[balanced].step(exec, batch, simulation.clock);
+      world.barrier();  // so that the time of a step begins alike everywhere
+      const StepOutcome outcome = trainers[balanced].step(exec, batch, next, clock);
       if (i < options.warmup) continue;
       double flops = 0;
       TraceStep step = gather_step(world, data, outcome, i, balanced, flops);

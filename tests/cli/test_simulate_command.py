@@ -83,6 +83,20 @@ class Simulate(ProgramTest):
                                           "bandwidth_between": 45e9, "latency": 0, "layers": 1,
                                           "bytes_per_element": 8, "speeds": [1, 2]})
 
+    def test_slow_ranks_and_plans_that_follow_them(self):
+        out, table = self.run_to_json(4, "--slow-ranks", "3:8,1:1.5", "--adapt-to-speed", "--samples-per-rank", "12",
+                                      "--steps", "8")
+        self.assertIn("slowed rank 3 computes 8 times slower", table)
+        self.assertIn("slowed rank 1 computes 1.5 times slower", table)
+        self.assertIn("(rank 3, the slowest)", table)
+        self.assertEqual((out["slowdowns"], out["adapt_to_speed"]), ([1, 1.5, 1, 8], True))
+        self.assertEqual(out["unbalanced_steps"][-1]["speed_estimate"], [1, 1, 1, 1])
+        speeds = out["balanced_steps"][-1]["speed_estimate"]
+        self.assertAlmostEqual(sum(speeds), 4, places=4)
+        self.assertLess(speeds[3], 0.5 * speeds[0])
+        self.assertGreater(out["balanced"]["hidden_seconds_per_rank_and_step"]["planning"], 0)
+        self.assertEqual(out["unbalanced"]["hidden_seconds_per_rank_and_step"]["pre/post-attention"], 0)
+
     def test_one_rank_needs_no_launcher(self):
         result = self.start("simulate", "--data-codes", "g1b2i256f1s0", *SMALL, "--json", "-")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -129,6 +143,10 @@ class Simulate(ProgramTest):
         self.bad("gamma", *data, "--gamma", "1e300")
         self.bad("patch", *data, "--patch", "0")
         self.bad("samples", *data, "--samples-per-rank", "-1")
+        self.bad("there is no rank 9", *data, *SMALL, "--slow-ranks", "9:2")
+        self.bad("rank 0 is there twice", *data, *SMALL, "--slow-ranks", "0:2,0:3")
+        for ranks in ("0", "0:", "0:x", "0:2,", "x:2", ":2", "-1:2", "0:0.5", "0:nan", "0:inf", "0:2;1:2"):
+            self.bad(f"--slow-ranks is {ranks}; expected", *data, *SMALL, "--slow-ranks", ranks)
         self.bad("--bogus", *data, "--bogus")
         self.bad("cannot both be written", *data, *SMALL, "--json", self.path("same"), "--trace", self.path("same"))
         self.assertFalse(os.path.exists(self.path("same")))
@@ -158,7 +176,7 @@ class Simulate(ProgramTest):
         result = self.start("simulate", "--help")
         self.assertEqual(result.returncode, 0)
         for option in ("--manifest", "--data-codes", "--topology", "--group-size", "--json", "--trace", "--no-checkpoint ",
-                       "--machine", "--rank-speeds", "--max-tokens-per-rank", "--plan-budget", "--flops FLOAT=measured"):
+                       "--machine", "--rank-speeds", "--max-tokens-per-rank", "--plan-budget", "--adapt-to-speed", "--slow-ranks", "--flops FLOAT=measured"):
             self.assertIn(option, result.stdout)
 
 

@@ -50,6 +50,13 @@ TEST(Simulate, TrainsTheSameModelWithAndWithoutBalancing) {
     EXPECT_EQ(simulation.balanced[i].index, static_cast<std::int64_t>(i) + 1);
     EXPECT_EQ(simulation.unbalanced[i].lengths, simulation.balanced[i].lengths);
     EXPECT_EQ(simulation.unbalanced[i].groups.front().moved_tokens, 0);
+    for (const TraceRank& rank : simulation.unbalanced[i].ranks) {
+      EXPECT_GT(rank.hidden_plan_seconds, 0);
+      EXPECT_EQ(rank.hidden_exchange_seconds, 0) << "nothing travels";
+      EXPECT_EQ(rank.speed_estimate, 1);
+      EXPECT_EQ(rank.busy_seconds, rank.plan_seconds + rank.route_seconds + rank.exchange_seconds +
+                                       rank.compute_seconds);
+    }
   }
   EXPECT_EQ(simulation.unbalanced.front().ranks.size(), static_cast<std::size_t>(world.size()));
 }
@@ -89,6 +96,33 @@ TEST(Simulate, ElasticGroupsOfTheSizeAskedForAndOfAllRanks) {
   }
   SimulationOptions options = small(world.size());
   options.machine.speeds.assign(static_cast<std::size_t>(world.size()) + 1, 1);
+  EXPECT_THROW(simulate<double>(world, Device(), Uneven(), options), Error);
+}
+
+TEST(Simulate, SlowsRanksAndAdaptsToThem) {
+  const Communicator world(MPI_COMM_WORLD);
+  SimulationOptions options = small(world.size());
+  options.adapt_to_speed = true;
+  options.slowdowns.assign(static_cast<std::size_t>(world.size()), 1);
+  options.slowdowns.back() = 30;
+  options.steps = 6;
+  const Simulation simulation = simulate<double>(world, Device(), Uneven(), options);
+  EXPECT_LT(simulation.loss_difference(), 1e-12);
+  for (const TraceStep& step : simulation.unbalanced) {
+    for (const TraceRank& rank : step.ranks) EXPECT_EQ(rank.speed_estimate, 1);
+  }
+  double sum = 0;
+  for (const TraceRank& rank : simulation.balanced.back().ranks) sum += rank.speed_estimate;
+  EXPECT_NEAR(sum, world.size(), 1e-3);
+  if (world.size() > 1) {
+    EXPECT_LT(simulation.balanced.back().ranks.back().speed_estimate, 0.8);
+  }
+
+  options.slowdowns.front() = 0.5;
+  EXPECT_TRUE(
+      test::contains(test::error_of([&] { simulate<double>(world, Device(), Uneven(), options); }),
+                     "slowdown of rank 0 is 0.5"));
+  options.slowdowns.emplace_back(1);
   EXPECT_THROW(simulate<double>(world, Device(), Uneven(), options), Error);
 }
 
@@ -161,6 +195,8 @@ TraceStep step_of(double seconds, double busy_first, double busy_second) {
   step.ranks[0].busy_seconds = busy_first;
   step.ranks[1].busy_seconds = busy_second;
   step.ranks[1].wait_seconds = 2;
+  step.ranks[0].hidden_plan_seconds = 6;
+  step.ranks[1].hidden_exchange_seconds = 5;
   return step;
 }
 
@@ -175,6 +211,8 @@ TEST(Summarise, AddsUpStepsAndRanks) {
   EXPECT_DOUBLE_EQ(s.moved_share, 0.25);
   EXPECT_DOUBLE_EQ(s.work_max_over_mean, 1.5);
   EXPECT_DOUBLE_EQ(s.phase_seconds[static_cast<std::size_t>(Phase::kWait)], 1);
+  EXPECT_DOUBLE_EQ(s.hidden_plan_seconds, 3);
+  EXPECT_DOUBLE_EQ(s.hidden_exchange_seconds, 2.5);
 
   Simulation simulation;
   simulation.unbalanced = {step_of(4, 4, 2)};

@@ -55,17 +55,20 @@ struct TraceRank {
   std::int64_t tokens_after = 0;
   double work_before = 0;  ///< in units of the cost model
   double work_after = 0;
-  double plan_seconds = 0;  ///< gathering lengths, planning, preparing the routing
+  // What the rank does itself, and what it waits for others meanwhile in wait_seconds.
+  double plan_seconds = 0;  ///< starting to plan the next step, and what was not planned ahead
   double route_seconds = 0;
   double exchange_seconds = 0;  ///< pre-attention, post-attention and their adjoints
   double compute_seconds = 0;
-  double reduce_seconds = 0;  ///< gradients over ranks
-  double wait_seconds = 0;    ///< for the slowest rank, before the gradients are reduced
-  /// Planning, routing, exchange and compute. What a rank waits for a peer inside an exchange
-  /// counts here.
-  double busy_seconds = 0;
-  std::int64_t bytes_routed = 0;     ///< sent to other ranks
-  std::int64_t bytes_exchanged = 0;  ///< sent to other ranks
+  double reduce_seconds = 0;  ///< gradients over ranks, all of it
+  double wait_seconds = 0;    ///< for others, in the above and before the gradients are reduced
+  double busy_seconds = 0;    ///< planning, routing, exchange and compute
+  /// Sharing the lengths of this step and planning it, behind the step before.
+  double hidden_plan_seconds = 0;
+  double hidden_exchange_seconds = 0;  ///< pre- and post-attention under way behind compute
+  double speed_estimate = 1;           ///< as the balancer had it, over the mean of its group
+  std::int64_t bytes_routed = 0;       ///< sent to other ranks
+  std::int64_t bytes_exchanged = 0;    ///< sent to other ranks
 
   friend bool operator==(const TraceRank&, const TraceRank&) = default;
 };

@@ -5,43 +5,74 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <knapformer/comm/seconds.hpp>
 #include <knapformer/route/routing.hpp>
 #include <string_view>
 
 namespace knapformer {
 
-/// What a rank does in a step, one at a time. Compute includes the optimiser; waiting is the time
-/// until the slowest rank is ready to reduce the gradients. Planning, routing and
-/// pre/post-attention include what the rank waits for its peers there.
-enum class Phase : std::size_t { kPlan, kRoute, kExchange, kCompute, kWait, kReduce };
+/// What a rank does in a step, one at a time. The first four are its own work, without what it
+/// waits for others meanwhile.
+enum class Phase : std::size_t {
+  kPlan,      ///< starting to plan the next step, and what of this step was not planned ahead
+  kRoute,     ///< routing, reverse routing and their adjoints
+  kExchange,  ///< pre-attention, post-attention and their adjoints
+  kCompute,   ///< kernels and optimiser; in CPU time also the thread that plans the next step
+  kWait,      ///< for ranks or bytes that are not there yet, in any of the above and after them
+  kReduce     ///< the sum of the gradients, all of it, from when the slowest rank is there
+};
 inline constexpr std::size_t kPhases = 6;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "planning", "routing", "pre/post-attention", "compute", "waiting", "gradient reduction"};
+
+/// Seconds that a rank spends in each phase.
+struct PhaseTimes {
+  std::array<double, kPhases> seconds{};
+
+  double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  double operator[](Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+
+  /// Planning, routing, pre/post-attention and compute: the work of the rank itself.
+  double busy() const;
+};
 
 /// Which seconds: elapsed ones, or the CPU time of the process per thread, which does not grow
 /// while another rank has the core.
 enum class ClockKind { kWall, kCpu };
 
-/// Seconds that this rank spends in each phase.
+struct ClockOptions {
+  ClockKind kind = ClockKind::kWall;
+  /// At least 1. Makes the rank that many times slower at computing, to try what slow ranks do: at
+  /// the end of each stretch of compute, one thread keeps a core busy for the rest of the time.
+  double slowdown = 1;
+};
+
+/// Takes the times of the phases of one step.
 class PhaseClock {
  public:
-  PhaseClock(const Device& exec, ClockKind kind);
+  /// `waited` returns what this rank has spent waiting for others so far, as
+  /// Communicator::times() has it; none: nothing.
+  PhaseClock(const Device& exec, const ClockOptions& options, std::function<Seconds()> waited = {});
 
   /// Ends the phase under way and begins `phase`. Fences the instance, so that device work counts
   /// where it was launched.
   void enter(Phase phase);
   void stop();
 
-  double seconds(Phase phase) const { return seconds_[static_cast<std::size_t>(phase)]; }
+  const PhaseTimes& times() const { return times_; }
+
+  /// The seconds of this clock's kind; CPU time per thread.
+  double of_kind(const Seconds& seconds) const;
 
  private:
-  double now() const;
-
   Device exec_;
-  ClockKind kind_;
-  std::array<double, kPhases> seconds_{};
+  ClockOptions options_;
+  std::function<Seconds()> waited_;
+  PhaseTimes times_;
   Phase phase_ = Phase::kCompute;
-  double since_ = 0;
+  Seconds since_;
+  Seconds waited_before_;
   bool running_ = false;
 };
 

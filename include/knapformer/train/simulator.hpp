@@ -26,6 +26,10 @@ struct SimulationOptions {
   std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;
   std::int64_t max_attention_tokens_per_rank = PlanRequest::kNoCap;
   std::int64_t plan_budget = PlanRequest::kDefaultBudget;
+  bool adapt_to_speed = false;  ///< of BalancerOptions
+  /// How many times slower each rank of the world computes than it could, see ClockOptions; empty:
+  /// none does.
+  std::vector<double> slowdowns = {};
   std::int64_t steps = 20;
   std::int64_t warmup = 2;  ///< steps before those, neither counted nor reported
   std::uint64_t seed = 0;
@@ -46,6 +50,8 @@ struct PlacementSummary {
   double bytes_routed = 0;       ///< sent to other ranks, all steps
   double bytes_exchanged = 0;
   std::array<double, kPhases> phase_seconds{};  ///< mean over ranks and steps
+  double hidden_plan_seconds = 0;               ///< mean over ranks and steps, as is the next
+  double hidden_exchange_seconds = 0;
 };
 
 /// The same steps without and with balancing.
@@ -53,8 +59,8 @@ struct Simulation {
   ClockKind clock =
       ClockKind::kWall;  ///< of busy times and phases: CPU time when ranks share cores
   double flops = 0;      ///< of all measured steps and ranks, recomputation included
-  std::vector<TraceStep> unbalanced;
-  std::vector<TraceStep> balanced;
+  std::vector<TraceStep> unbalanced = {};
+  std::vector<TraceStep> balanced = {};
 
   /// Unbalanced over balanced step time.
   double speedup() const;
