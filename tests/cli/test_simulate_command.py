@@ -31,8 +31,8 @@ class Simulate(ProgramTest):
             file.write(text if isinstance(text, bytes) else text.encode())
         return self.path(name)
 
-    def run_to_json(self, ranks, *arguments):
-        result = self.start("simulate", "--manifest", self.manifest, *SMALL, "--json", self.path("out.json"),
+    def run_to_json(self, ranks, *arguments, small=SMALL):
+        result = self.start("simulate", "--manifest", self.manifest, *small, "--json", self.path("out.json"),
                             *arguments, ranks=ranks)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr, "", "no progress line in a pipe")
@@ -84,8 +84,8 @@ class Simulate(ProgramTest):
                                           "bytes_per_element": 8, "speeds": [1, 2]})
 
     def test_slow_ranks_and_plans_that_follow_them(self):
-        out, table = self.run_to_json(4, "--slow-ranks", "3:8,1:1.5", "--adapt-to-speed", "--samples-per-rank", "12",
-                                      "--steps", "8")
+        more = [{"2": "8", "3": "12"}.get(word, word) for word in SMALL]  # steps, samples
+        out, table = self.run_to_json(4, "--slow-ranks", "3:8,1:1.5", "--adapt-to-speed", small=more)
         self.assertIn("slowed rank 3 computes 8 times slower", table)
         self.assertIn("slowed rank 1 computes 1.5 times slower", table)
         self.assertIn("(rank 3, the slowest)", table)
@@ -145,8 +145,6 @@ class Simulate(ProgramTest):
         self.bad("samples", *data, "--samples-per-rank", "-1")
         self.bad("there is no rank 9", *data, *SMALL, "--slow-ranks", "9:2")
         self.bad("rank 0 is there twice", *data, *SMALL, "--slow-ranks", "0:2,0:3")
-        for ranks in ("0", "0:", "0:x", "0:2,", "x:2", ":2", "-1:2", "0:0.5", "0:nan", "0:inf", "0:2;1:2"):
-            self.bad(f"--slow-ranks is {ranks}; expected", *data, *SMALL, "--slow-ranks", ranks)
         self.bad("--bogus", *data, "--bogus")
         self.bad("cannot both be written", *data, *SMALL, "--json", self.path("same"), "--trace", self.path("same"))
         self.assertFalse(os.path.exists(self.path("same")))
@@ -160,6 +158,8 @@ class Simulate(ProgramTest):
         cases = [(option, "-1", "not in range .*16777216") for option in ("--d-ffn", "--group-size")]
         cases += [("--peak-gflops", value, "is") for value in ("nan", "inf", "0", "-1")]
         cases += [("--seed", value, "not in range .*9223372036854775807") for value in ("-1", "")]
+        cases += [("--slow-ranks", value, "expected ranks with factors of at least 1") for value in
+                  ("0", "0:", "0:x", "0:2,", "x:2", ":2", "-1:2", "0:0.5", "0:nan", "0:inf", "0:2;1:2")]
         cases += [("--learning-rate", value, "is") for value in ("nan", "1e400")]
         cases += [(option, "", "is empty") for option in ("--layers", "--gamma", "--topology", "--trace")]
         for option, value, part in cases:
