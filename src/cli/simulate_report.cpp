@@ -104,8 +104,8 @@ std::string format_table(const SimulationReport& report) {
   }
   out += "hidden behind compute, likewise\n";
   out += row("  planning", of, [](const Summary& s) { return duration(s.hidden_plan_seconds); });
-  out += row("  pre/post-attention", of,
-             [](const Summary& s) { return duration(s.hidden_exchange_seconds); });
+  out +=
+      row("  exchanges", of, [](const Summary& s) { return duration(s.hidden_exchange_seconds); });
 
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
   out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
@@ -131,36 +131,37 @@ nlohmann::ordered_json to_json(const SimulationReport& report, const PlacementSu
   nlohmann::ordered_json phases;
   for (std::size_t p = 0; p < kPhases; ++p)
     phases[std::string(kPhaseNames[p])] = s.phase_seconds[p];
-  return {
-      {"seconds", s.seconds},
-      {"mean_step_seconds", s.seconds / steps},
-      {"median_step_seconds", s.median_seconds},
-      {"tokens", s.tokens},
-      {"tokens_per_second", s.tokens / s.seconds},
-      {"hfu", hfu(report, s)},
-      {"work_max_over_mean", s.work_max_over_mean},
-      {"work_max_over_min", s.work_max_over_min},  // null when infinite
-      {"busy_max_seconds", s.busy_max},
-      {"busy_mean_seconds", s.busy_mean},
-      {"moved_share", s.moved_share},
-      {"bytes_routed_per_step", s.bytes_routed / steps},
-      {"bytes_exchanged_per_step", s.bytes_exchanged / steps},
-      {"phase_seconds_per_rank_and_step", phases},
-      {"hidden_seconds_per_rank_and_step",
-       {{"planning", s.hidden_plan_seconds}, {"pre/post-attention", s.hidden_exchange_seconds}}}};
+  return {{"seconds", s.seconds},
+          {"mean_step_seconds", s.seconds / steps},
+          {"median_step_seconds", s.median_seconds},
+          {"tokens", s.tokens},
+          {"tokens_per_second", s.tokens / s.seconds},
+          {"hfu", hfu(report, s)},
+          {"work_max_over_mean", s.work_max_over_mean},
+          {"work_max_over_min", s.work_max_over_min},  // null when infinite
+          {"busy_max_seconds", s.busy_max},
+          {"busy_mean_seconds", s.busy_mean},
+          {"moved_share", s.moved_share},
+          {"bytes_routed_per_step", s.bytes_routed / steps},
+          {"bytes_exchanged_per_step", s.bytes_exchanged / steps},
+          {"phase_seconds_per_rank_and_step", phases},
+          {"hidden_seconds_per_rank_and_step",
+           {{"planning", s.hidden_plan_seconds}, {"exchanges", s.hidden_exchange_seconds}}}};
 }
 
 nlohmann::ordered_json to_json(const std::vector<TraceStep>& steps) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const TraceStep& step : steps) {
-    nlohmann::ordered_json busy = nlohmann::ordered_json::array(), speeds = busy;
+    nlohmann::ordered_json work = nlohmann::ordered_json::array(), busy = work, speeds = work;
     for (const TraceRank& rank : step.ranks) {
+      work.push_back(rank.work_after);
       busy.push_back(rank.busy_seconds);
       speeds.push_back(rank.speed_estimate);
     }
     out.push_back({{"index", step.index},
                    {"seconds", step.seconds},
                    {"loss", step.loss},
+                   {"work", work},
                    {"busy_seconds", busy},
                    {"speed_estimate", speeds}});
   }

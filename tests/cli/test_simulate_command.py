@@ -93,9 +93,11 @@ class Simulate(ProgramTest):
         self.assertEqual(out["unbalanced_steps"][-1]["speed_estimate"], [1, 1, 1, 1])
         speeds = out["balanced_steps"][-1]["speed_estimate"]
         self.assertAlmostEqual(sum(speeds), 4, places=4)
+        work = out["balanced_steps"][-1]["work"]
+        self.assertLess(work[3], 0.5 * work[0])
         self.assertLess(speeds[3], 0.5 * speeds[0])
         self.assertGreater(out["balanced"]["hidden_seconds_per_rank_and_step"]["planning"], 0)
-        self.assertEqual(out["unbalanced"]["hidden_seconds_per_rank_and_step"]["pre/post-attention"], 0)
+        self.assertEqual(out["unbalanced"]["hidden_seconds_per_rank_and_step"]["exchanges"], 0)
 
     def test_one_rank_needs_no_launcher(self):
         result = self.start("simulate", "--data-codes", "g1b2i256f1s0", *SMALL, "--json", "-")

@@ -69,7 +69,9 @@ TEST_F(TrainerTest, PlanningAheadChangesNothingInTheModel) {
       const StepOutcome b = at_once.step(exec, batch(step));
       EXPECT_EQ(a.loss, b.loss);
       EXPECT_EQ(a.routing.plan().hash(), b.routing.plan().hash());
-      EXPECT_GT(a.hidden_plan, 0) << step;
+      if (step > 0) {
+        EXPECT_GT(a.hidden_plan, 0) << step;
+      }
       for (const double seconds : a.phases.seconds) EXPECT_GE(seconds, 0) << step;
     }
     const auto host = [](const Trainer<double>& of) {

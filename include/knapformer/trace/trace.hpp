@@ -65,7 +65,7 @@ struct TraceRank {
   double busy_seconds = 0;    ///< planning, routing, exchange and compute
   /// Sharing the lengths of this step and planning it, behind the step before.
   double hidden_plan_seconds = 0;
-  double hidden_exchange_seconds = 0;  ///< pre- and post-attention under way behind compute
+  double hidden_exchange_seconds = 0;  ///< rows under way behind compute, around attention mostly
   double speed_estimate = 1;           ///< as the balancer had it, over the mean of its group
   std::int64_t bytes_routed = 0;       ///< sent to other ranks
   std::int64_t bytes_exchanged = 0;    ///< sent to other ranks

@@ -19,7 +19,7 @@ struct StepOutcome {
   Routing routing;
   PhaseTimes phases;
   double hidden_plan = 0;      ///< seconds in which this step was planned behind the step before
-  double hidden_exchange = 0;  ///< seconds in which rows travelled around attention behind compute
+  double hidden_exchange = 0;  ///< seconds in which rows travelled behind compute
   double seconds = 0;          ///< elapsed, of the call
   double loss = 0;             ///< this rank's part of the loss; the loss is the sum over the world
   double flops = 0;            ///< executed here, recomputation included
