@@ -18,11 +18,12 @@ namespace knapformer {
 struct StepOutcome {
   Routing routing;
   PhaseTimes phases;
-  double hidden_plan = 0;      ///< seconds in which this step was planned behind the step before
-  double hidden_exchange = 0;  ///< seconds in which rows travelled behind compute
-  double seconds = 0;          ///< elapsed, of the call
-  double loss = 0;             ///< this rank's part of the loss; the loss is the sum over the world
-  double flops = 0;            ///< executed here, recomputation included
+  double hidden_plan = 0;  ///< seconds in which this step was planned behind the step before
+  /// Seconds in which exchanges were under way behind compute: each until it was waited for.
+  double hidden_exchange = 0;
+  double seconds = 0;  ///< elapsed, of the call
+  double loss = 0;     ///< this rank's part of the loss; the loss is the sum over the world
+  double flops = 0;    ///< executed here, recomputation included
   std::int64_t bytes_routed = 0;     ///< sent to other ranks by the four exchanges of tokens
   std::int64_t bytes_exchanged = 0;  ///< sent to other ranks around attention
   double speed_estimate = 1;         ///< this rank's in Balancer::speed_estimate()
