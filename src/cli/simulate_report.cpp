@@ -102,7 +102,7 @@ std::string format_table(const SimulationReport& report) {
     out += row(fmt::format("  {}", kPhaseNames[p]).c_str(), of,
                [&](const Summary& s) { return duration(s.phase_seconds[p]); });
   }
-  out += "hidden behind compute, likewise, at most\n";
+  out += "hidden behind compute, at most\n";
   out += row("  planning", of, [](const Summary& s) { return duration(s.hidden_plan_seconds); });
   out +=
       row("  exchanges", of, [](const Summary& s) { return duration(s.hidden_exchange_seconds); });
