@@ -6,8 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <knapformer/comm/device.hpp>
 #include <knapformer/comm/seconds.hpp>
-#include <knapformer/route/routing.hpp>
 #include <string_view>
 
 namespace knapformer {
