@@ -113,6 +113,30 @@ TEST(Attention, ProblemsCoverEveryHeadOfEverySequenceOnce) {
   });
 }
 
+TEST(Attention, UnsplitSequencesComeFirstAndNeedNoWait) {
+  std::int64_t found = 0;
+  for_all_routings(world(), 8, {3, 4}, [&](const Routing& routing) {
+    const Device exec;
+    for (const AttentionProblem& problem : routing.attention_problems()) {
+      const bool split = routing.plan().chunks(problem.sequence).size() > 1;
+      EXPECT_EQ(problem.offset >= routing.unsplit_head_rows(), split);
+    }
+    const auto q = tagged<PerHead<double>>(routed_tokens(routing), 8, 2);
+    const Heads<double> heads("heads", static_cast<std::size_t>(routing.head_rows()), 2);
+    auto pending = routing.start_pre_attention_into(exec, std::tie(heads), q);
+    exec.fence();
+    const auto unsplit = static_cast<std::size_t>(2 * routing.unsplit_head_rows());
+    std::vector<double> early = values(heads);
+    std::vector<double> expected = expected_heads<double>(routing, 2);
+    early.resize(unsplit);
+    expected.resize(unsplit);
+    EXPECT_EQ(early, expected);
+    found += routing.unsplit_head_rows();
+    pending.wait();
+  });
+  EXPECT_GT(found, 0);
+}
+
 // On up to three ranks, out of order where there are several: 24, 13 and 11, or 9, 8 and 7 heads.
 std::vector<Chunk> uneven_chunks(std::int64_t ranks) {
   if (ranks == 1) return {{0, 0, 120, 0, 24}};
