@@ -9,6 +9,8 @@ PREFIX ?= /usr/local
 RANKS ?= 2
 CMAKE_ARGS ?=
 BENCH_ARGS ?=
+SUITE ?= cpu
+OUTPUT ?= build/perf-$(SUITE).json
 SETUP ?= yes
 CUDA_CHECK ?= yes
 
@@ -21,12 +23,12 @@ DEMO_ARGS ?= simulate --manifest tests/data/manifests/videos_and_images.csv \
 # version 5 on PRTE_) is told that ranks may share cores and, where it is true, that root runs it. Of its
 # transports unused on one machine, TCP complains about some networks and OFI takes a second to start.
 THREADS ?= $(shell n=$$(($$(nproc) / $(RANKS))); echo $$((n > 0 ? n : 1)))
-MPIRUN = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
+MPI_ENVIRONMENT = env OMP_NUM_THREADS=$(THREADS) OMP_PROC_BIND=false \
 	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 \
 	OMPI_MCA_btl=^tcp,ofi \
 	PRTE_MCA_hwloc_default_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
-	$(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1) \
-	mpirun -n $(RANKS)
+	$(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+MPIRUN = $(MPI_ENVIRONMENT) mpirun -n $(RANKS)
 
 # The generator can only be chosen for a new build folder, $(1).
 generator = $(if $(wildcard $(1)/CMakeCache.txt),,$(if $(shell command -v ninja 2>&1),-G Ninja))
@@ -40,7 +42,7 @@ define run_tests
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
-.PHONY: help setup build demo check bench bench-route asan install
+.PHONY: help setup build demo check bench bench-route asan install perf perf-programs slurm
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +55,8 @@ help:
 	@echo 'make asan      the tests once more, with sanitizers (without those of installing, Python and benchmarks)'
 	@echo 'make mpich     the tests under MPI once more, with MPICH'
 	@echo 'make tsan      the same with ThreadSanitizer, and a Kokkos that has no threads of its own'
+	@echo 'make perf      run a performance suite of perf/suites.json: SUITE=cpu, quick or gpu; OUTPUT=FILE'
+	@echo 'make slurm     submit the quick suite to a Slurm of one node, started for it (root)'
 	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
 	@echo
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
@@ -92,6 +96,17 @@ bench-route: setup
 	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
 	@cmake --build build -j $(JOBS) --target bench_route
 	@$(MPIRUN) build/perf/bench_route $(BENCH_ARGS)
+
+perf-programs: setup
+	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
+	@cmake --build build -j $(JOBS) --target knapformer_program bench_planner bench_kernels bench_route
+
+perf: perf-programs
+	@$(MPI_ENVIRONMENT) perf/run_suite.py $(SUITE) --ranks $(RANKS) --output $(OUTPUT)
+
+slurm: SETUP_MORE = slurm
+slurm: perf-programs
+	@ROUNDS=1 SUITE=quick OUTPUT=build/perf-slurm.json perf/slurm/try_here.sh perf/slurm/cpu.sbatch
 
 asan: setup
 	@echo '== configuring build-asan'

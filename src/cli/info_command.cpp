@@ -21,7 +21,7 @@ std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);  // allowed before MPI_Init
-  std::string line(text, static_cast<std::size_t>(length));
+  const std::string line(text);  // some count the terminating null in `length`
   return line.substr(0, line.find_first_of("\r\n"));
 }
 
