@@ -54,10 +54,10 @@ void linear_residual(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>
 template <class T>
 void linear_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
                      const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dweight,
-                     const Vector<T>& dbias) {
+                     const Vector<T>& dbias, std::type_identity_t<T> keep) {
   require_linear<T>(x, weight, dbias, dy);
   require_linear<T>(dx, dweight, dbias, dy);
-  gemm(exec, Transpose::kNo, Transpose::kNo, T(1), dy, weight, T(0), dx);
+  gemm(exec, Transpose::kNo, Transpose::kNo, T(1), dy, weight, keep, dx);
   gemm(exec, Transpose::kYes, Transpose::kNo, T(1), dy, x, T(1), dweight);
   add_column_sums(
       "KnapFormer::linear_bias_gradient", exec, static_cast<std::int64_t>(dy.extent(0)), dbias,
@@ -71,7 +71,7 @@ void linear_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>
                                    const VectorIn<T>&, const MatrixIn<T>&, const Matrix<T>&); \
   template void linear_backward<T>(const Device&, const MatrixIn<T>&, const MatrixIn<T>&,     \
                                    const MatrixIn<T>&, const Matrix<T>&, const Matrix<T>&,    \
-                                   const Vector<T>&);
+                                   const Vector<T>&, T);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
 

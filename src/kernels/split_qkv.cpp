@@ -12,24 +12,36 @@ template <class T>
 static void require_split(const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
                           const VectorIn<T>& k_weight, const MatrixIn<T>& rope,
                           const MatrixIn<T>& inverse_rms, const HeadRowsIn<T>& q,
-                          const HeadRowsIn<T>& k, const HeadRowsIn<T>& v) {
-  const auto rows = static_cast<std::int64_t>(q.extent(0));
+                          const HeadRowsIn<T>& k, const HeadRowsIn<T>& v, const HeadOrder& order) {
+  const auto tokens = static_cast<std::int64_t>(q.extent(0));
   const auto heads = static_cast<std::int64_t>(q.extent(1));
   const auto d_head = static_cast<std::int64_t>(q.extent(2));
+  const bool placed = order.rows.data() != nullptr;
+  const auto rows = placed ? static_cast<std::int64_t>(order.rows.extent(0)) : tokens;
   if (d_head % 2 != 0) {
     throw Error("split_qkv: d_head is " + std::to_string(d_head) + ", RoPE needs an even one");
   }
   require_extents("split_qkv: qkv", qkv, {rows, 3 * heads * d_head});
   require_extents("split_qkv: q_weight", q_weight, {d_head});
   require_extents("split_qkv: k_weight", k_weight, {d_head});
-  require_extents("split_qkv: rope", rope, {rows, d_head});
+  require_extents("split_qkv: rope", rope, {tokens, d_head});
   require_extents("split_qkv: inverse_rms", inverse_rms, {rows, 2 * heads});
-  require_extents("split_qkv: k", k, {rows, heads, d_head});
-  require_extents("split_qkv: v", v, {rows, heads, d_head});
+  require_extents("split_qkv: k", k, {tokens, heads, d_head});
+  require_extents("split_qkv: v", v, {tokens, heads, d_head});
+}
+
+/// The elements of pair i of a head.
+template <RopePairs kPairs>
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t first_of(std::int64_t i) {
+  return kPairs == RopePairs::kHalves ? i : 2 * i;
+}
+template <RopePairs kPairs>
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t second_of(std::int64_t i, std::int64_t half) {
+  return kPairs == RopePairs::kHalves ? i + half : 2 * i + 1;
 }
 
 /// One head of q or k: normalised, weighted and rotated. Returns the normalisation's factor.
-template <class T>
+template <RopePairs kPairs, class T>
 KOKKOS_FORCEINLINE_FUNCTION T norm_and_rotate(const TeamMember& member, std::int64_t d_head, T eps,
                                               const T* from, const T* weight, const T* rope,
                                               T* to) {
@@ -37,18 +49,19 @@ KOKKOS_FORCEINLINE_FUNCTION T norm_and_rotate(const TeamMember& member, std::int
   const T squares = lane_sum<T>(member, d_head, [=](std::int64_t i) { return from[i] * from[i]; });
   const T factor = T(1) / Kokkos::sqrt(squares / T(d_head) + eps);
   lane_for(member, half, [=](std::int64_t i) {
-    const T first = from[i] * factor * weight[i];
-    const T second = from[i + half] * factor * weight[i + half];
+    const std::int64_t a = first_of<kPairs>(i), b = second_of<kPairs>(i, half);
+    const T first = from[a] * factor * weight[a];
+    const T second = from[b] * factor * weight[b];
     const T cosine = rope[i], sine = rope[i + half];
-    to[i] = first * cosine - second * sine;
-    to[i + half] = second * cosine + first * sine;
+    to[a] = first * cosine - second * sine;
+    to[b] = second * cosine + first * sine;
   });
   return factor;
 }
 
 /// The gradient of norm_and_rotate. `gradient` is that of its result, and becomes this head's
 /// contribution to the weight's.
-template <class T>
+template <RopePairs kPairs, class T>
 KOKKOS_FORCEINLINE_FUNCTION void norm_and_rotate_backward(const TeamMember& member,
                                                           std::int64_t d_head, const T* from,
                                                           const T* weight, const T* rope, T factor,
@@ -56,13 +69,14 @@ KOKKOS_FORCEINLINE_FUNCTION void norm_and_rotate_backward(const TeamMember& memb
   const std::int64_t half = d_head / 2;
   // With xn = from * factor: dfrom = factor * (w g - xn mean(w g xn)), g rotated back.
   lane_for(member, half, [=](std::int64_t i) {
+    const std::int64_t a = first_of<kPairs>(i), b = second_of<kPairs>(i, half);
     const T cosine = rope[i], sine = rope[i + half];
-    const T first = gradient[i] * cosine + gradient[i + half] * sine;
-    const T second = gradient[i + half] * cosine - gradient[i] * sine;
-    dfrom[i] = first * weight[i];
-    dfrom[i + half] = second * weight[i + half];
-    gradient[i] = first * from[i] * factor;
-    gradient[i + half] = second * from[i + half] * factor;
+    const T first = gradient[a] * cosine + gradient[b] * sine;
+    const T second = gradient[b] * cosine - gradient[a] * sine;
+    dfrom[a] = first * weight[a];
+    dfrom[b] = second * weight[b];
+    gradient[a] = first * from[a] * factor;
+    gradient[b] = second * from[b] * factor;
   });
   const T mean =
       lane_sum<T>(member, d_head, [=](std::int64_t i) { return gradient[i] * weight[i]; }) /
@@ -71,29 +85,85 @@ KOKKOS_FORCEINLINE_FUNCTION void norm_and_rotate_backward(const TeamMember& memb
            [=](std::int64_t i) { dfrom[i] = factor * (dfrom[i] - from[i] * factor * mean); });
 }
 
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t token_of(const RowIndex& rows, std::int64_t row) {
+  return rows.data() == nullptr ? row : rows(row);
+}
+
+template <RopePairs kPairs, class T>
+void split_rows(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
+                const VectorIn<T>& k_weight, const MatrixIn<T>& rope, T eps, const HeadRows<T>& q,
+                const HeadRows<T>& k, const HeadRows<T>& v, const Matrix<T>& inverse_rms,
+                const RowIndex& rows) {
+  const auto heads = static_cast<std::int64_t>(q.extent(1));
+  const auto d_head = static_cast<std::int64_t>(q.extent(2));
+  for_each_row(
+      "KnapFormer::split_qkv", exec, static_cast<std::int64_t>(qkv.extent(0)) * heads,
+      KOKKOS_LAMBDA(const TeamMember& member, std::int64_t index) {
+        const std::int64_t row = index / heads, head = index % heads;
+        const std::int64_t token = token_of(rows, row);
+        const T* const q_from = &qkv(row, head * d_head);
+        const T* const k_from = q_from + heads * d_head;
+        const T* const v_from = k_from + heads * d_head;
+        const T* const angles = &rope(token, 0);
+        inverse_rms(row, head) = norm_and_rotate<kPairs>(
+            member, d_head, eps, q_from, q_weight.data(), angles, &q(token, head, 0));
+        inverse_rms(row, heads + head) = norm_and_rotate<kPairs>(
+            member, d_head, eps, k_from, k_weight.data(), angles, &k(token, head, 0));
+        T* const v_to = &v(token, head, 0);
+        lane_for(member, d_head, [=](std::int64_t i) { v_to[i] = v_from[i]; });
+      });
+}
+
+template <RopePairs kPairs, class T>
+void split_rows_backward(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
+                         const VectorIn<T>& k_weight, const MatrixIn<T>& rope,
+                         const MatrixIn<T>& inverse_rms, const HeadRows<T>& dq,
+                         const HeadRows<T>& dk, const HeadRowsIn<T>& dv, const Matrix<T>& dqkv,
+                         const RowIndex& rows) {
+  const auto heads = static_cast<std::int64_t>(dq.extent(1));
+  const auto d_head = static_cast<std::int64_t>(dq.extent(2));
+  for_each_row(
+      "KnapFormer::split_qkv_backward", exec, static_cast<std::int64_t>(qkv.extent(0)) * heads,
+      KOKKOS_LAMBDA(const TeamMember& member, std::int64_t index) {
+        const std::int64_t row = index / heads, head = index % heads;
+        const std::int64_t token = token_of(rows, row);
+        const T* const q_from = &qkv(row, head * d_head);
+        const T* const k_from = q_from + heads * d_head;
+        const T* const angles = &rope(token, 0);
+        T* const dq_to = &dqkv(row, head * d_head);
+        T* const dk_to = dq_to + heads * d_head;
+        T* const dv_to = dk_to + heads * d_head;
+        norm_and_rotate_backward<kPairs>(member, d_head, q_from, q_weight.data(), angles,
+                                         inverse_rms(row, head), &dq(token, head, 0), dq_to);
+        norm_and_rotate_backward<kPairs>(member, d_head, k_from, k_weight.data(), angles,
+                                         inverse_rms(row, heads + head), &dk(token, head, 0),
+                                         dk_to);
+        const T* const dv_from = &dv(token, head, 0);
+        lane_for(member, d_head, [=](std::int64_t i) { dv_to[i] = dv_from[i]; });
+      });
+}
+
+/// Adds up what split_rows_backward left in `contributions`.
+template <class T>
+void add_weight_gradient(const Device& exec, std::int64_t row_count, const RowIndex& rows,
+                         const HeadRows<T>& contributions, const Vector<T>& dweight) {
+  const auto heads = static_cast<std::int64_t>(contributions.extent(1));
+  add_column_sums(
+      "KnapFormer::head_norm_weight_gradient", exec, row_count * heads, dweight,
+      KOKKOS_LAMBDA(std::int64_t index, std::int64_t c) {
+        return contributions(token_of(rows, index / heads), index % heads, c);
+      });
+}
+
 template <class T>
 void split_qkv(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
                const VectorIn<T>& k_weight, const MatrixIn<T>& rope, double eps,
                const HeadRows<T>& q, const HeadRows<T>& k, const HeadRows<T>& v,
-               const Matrix<T>& inverse_rms) {
-  require_split<T>(qkv, q_weight, k_weight, rope, inverse_rms, q, k, v);
-  const auto heads = static_cast<std::int64_t>(q.extent(1));
-  const auto d_head = static_cast<std::int64_t>(q.extent(2));
-  for_each_row(
-      "KnapFormer::split_qkv", exec, static_cast<std::int64_t>(q.extent(0)) * heads,
-      KOKKOS_LAMBDA(const TeamMember& member, std::int64_t index) {
-        const std::int64_t row = index / heads, head = index % heads;
-        const T* const q_from = &qkv(row, head * d_head);
-        const T* const k_from = q_from + heads * d_head;
-        const T* const v_from = k_from + heads * d_head;
-        const T* const angles = &rope(row, 0);
-        inverse_rms(row, head) = norm_and_rotate(member, d_head, T(eps), q_from, q_weight.data(),
-                                                 angles, &q(row, head, 0));
-        inverse_rms(row, heads + head) = norm_and_rotate(member, d_head, T(eps), k_from,
-                                                         k_weight.data(), angles, &k(row, head, 0));
-        T* const v_to = &v(row, head, 0);
-        lane_for(member, d_head, [=](std::int64_t i) { v_to[i] = v_from[i]; });
-      });
+               const Matrix<T>& inverse_rms, const HeadOrder& order) {
+  require_split<T>(qkv, q_weight, k_weight, rope, inverse_rms, q, k, v, order);
+  const auto split = order.pairs == RopePairs::kHalves ? split_rows<RopePairs::kHalves, T>
+                                                       : split_rows<RopePairs::kNeighbours, T>;
+  split(exec, qkv, q_weight, k_weight, rope, T(eps), q, k, v, inverse_rms, order.rows);
 }
 
 template <class T>
@@ -101,45 +171,29 @@ void split_qkv_backward(const Device& exec, const MatrixIn<T>& qkv, const Vector
                         const VectorIn<T>& k_weight, const MatrixIn<T>& rope,
                         const MatrixIn<T>& inverse_rms, const HeadRows<T>& dq,
                         const HeadRows<T>& dk, const HeadRowsIn<T>& dv, const Matrix<T>& dqkv,
-                        const Vector<T>& dq_weight, const Vector<T>& dk_weight) {
-  require_split<T>(qkv, q_weight, k_weight, rope, inverse_rms, dq, dk, dv);
-  require_split<T>(dqkv, dq_weight, dk_weight, rope, inverse_rms, dq, dk, dv);
-  const auto heads = static_cast<std::int64_t>(dq.extent(1));
-  const auto d_head = static_cast<std::int64_t>(dq.extent(2));
-  const std::int64_t head_rows = static_cast<std::int64_t>(dq.extent(0)) * heads;
-  for_each_row(
-      "KnapFormer::split_qkv_backward", exec, head_rows,
-      KOKKOS_LAMBDA(const TeamMember& member, std::int64_t index) {
-        const std::int64_t row = index / heads, head = index % heads;
-        const T* const q_from = &qkv(row, head * d_head);
-        const T* const k_from = q_from + heads * d_head;
-        const T* const angles = &rope(row, 0);
-        T* const dq_to = &dqkv(row, head * d_head);
-        T* const dk_to = dq_to + heads * d_head;
-        T* const dv_to = dk_to + heads * d_head;
-        norm_and_rotate_backward(member, d_head, q_from, q_weight.data(), angles,
-                                 inverse_rms(row, head), &dq(row, head, 0), dq_to);
-        norm_and_rotate_backward(member, d_head, k_from, k_weight.data(), angles,
-                                 inverse_rms(row, heads + head), &dk(row, head, 0), dk_to);
-        const T* const dv_from = &dv(row, head, 0);
-        lane_for(member, d_head, [=](std::int64_t i) { dv_to[i] = dv_from[i]; });
-      });
-  add_column_sums(
-      "KnapFormer::q_norm_weight_gradient", exec, head_rows, dq_weight,
-      KOKKOS_LAMBDA(std::int64_t index, std::int64_t c) { return dq.data()[index * d_head + c]; });
-  add_column_sums(
-      "KnapFormer::k_norm_weight_gradient", exec, head_rows, dk_weight,
-      KOKKOS_LAMBDA(std::int64_t index, std::int64_t c) { return dk.data()[index * d_head + c]; });
+                        const Vector<T>& dq_weight, const Vector<T>& dk_weight,
+                        const HeadOrder& order) {
+  require_split<T>(qkv, q_weight, k_weight, rope, inverse_rms, dq, dk, dv, order);
+  require_split<T>(dqkv, dq_weight, dk_weight, rope, inverse_rms, dq, dk, dv, order);
+  const auto split = order.pairs == RopePairs::kHalves
+                         ? split_rows_backward<RopePairs::kHalves, T>
+                         : split_rows_backward<RopePairs::kNeighbours, T>;
+  split(exec, qkv, q_weight, k_weight, rope, inverse_rms, dq, dk, dv, dqkv, order.rows);
+  const auto rows = static_cast<std::int64_t>(qkv.extent(0));
+  add_weight_gradient(exec, rows, order.rows, dq, dq_weight);
+  add_weight_gradient(exec, rows, order.rows, dk, dk_weight);
 }
 
-#define KNAPFORMER_INSTANTIATE(T)                                                                \
-  template void split_qkv<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&,              \
-                             const VectorIn<T>&, const MatrixIn<T>&, double, const HeadRows<T>&, \
-                             const HeadRows<T>&, const HeadRows<T>&, const Matrix<T>&);          \
-  template void split_qkv_backward<T>(                                                           \
-      const Device&, const MatrixIn<T>&, const VectorIn<T>&, const VectorIn<T>&,                 \
-      const MatrixIn<T>&, const MatrixIn<T>&, const HeadRows<T>&, const HeadRows<T>&,            \
-      const HeadRowsIn<T>&, const Matrix<T>&, const Vector<T>&, const Vector<T>&);
+#define KNAPFORMER_INSTANTIATE(T)                                                                 \
+  template void split_qkv<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&,               \
+                             const VectorIn<T>&, const MatrixIn<T>&, double, const HeadRows<T>&,  \
+                             const HeadRows<T>&, const HeadRows<T>&, const Matrix<T>&,            \
+                             const HeadOrder&);                                                   \
+  template void split_qkv_backward<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&,      \
+                                      const VectorIn<T>&, const MatrixIn<T>&, const MatrixIn<T>&, \
+                                      const HeadRows<T>&, const HeadRows<T>&,                     \
+                                      const HeadRowsIn<T>&, const Matrix<T>&, const Vector<T>&,   \
+                                      const Vector<T>&, const HeadOrder&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
 

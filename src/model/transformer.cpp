@@ -8,6 +8,7 @@
 #include <knapformer/model/transformer.hpp>
 
 #include "model/initialize.hpp"
+#include "model/require_rows.hpp"
 
 namespace knapformer {
 namespace {
@@ -16,18 +17,6 @@ constexpr double kDeviation = 0.02;
 
 std::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t size) {
   return {first, first + size};
-}
-
-/// Tells all ranks when a view on this one has not `rows` rows of `columns`.
-template <class View>
-void require_rows(const Routing& routing, const char* name, const View& view, std::int64_t rows,
-                  std::int64_t columns) {
-  if (static_cast<std::int64_t>(view.extent(0)) == rows &&
-      static_cast<std::int64_t>(view.extent(1)) == columns) {
-    return;
-  }
-  routing.group().fail(fmt::format("transformer: {} is {} x {}, expected {} x {}", name,
-                                   view.extent(0), view.extent(1), rows, columns));
 }
 
 /// FLOPs of one block, forward.
@@ -57,7 +46,7 @@ template <class T>
 Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed) : config_(config) {
   check(config_);
   layout_ = block_parameters(config_);
-  block_size_ = layout_.back().offset + layout_.back().size();
+  block_size_ = total_size(layout_);
   const std::int64_t size = config_.layers * block_size_;
   const Device exec;
   parameters_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
@@ -116,12 +105,9 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
                                   const ExchangeObserver& observer) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::forward");
   const std::int64_t rows = routing.routed_rows();
-  if (routing.plan().heads() != config_.heads) {
-    routing.group().fail(fmt::format("transformer: the plan is for {} heads, the model has {}",
-                                     routing.plan().heads(), config_.heads));
-  }
-  require_rows(routing, "x", x, rows, config_.d_model);
-  require_rows(routing, "positions", positions, rows, 3);
+  model::require_heads(routing, "transformer", config_.heads);
+  model::require_rows(routing, "transformer: x", x, rows, config_.d_model);
+  model::require_rows(routing, "transformer: positions", positions, rows, 3);
 
   const auto layers = static_cast<std::size_t>(config_.layers);
   saved.plan_ = routing.plan().hash();
@@ -138,7 +124,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
   for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);
 
-  kernels::rope_table(exec, positions, config_.rope_base, saved.rope_);
+  kernels::rope_table(exec, positions, config_.rope_base, {config_.d_head(), 0, 0}, saved.rope_);
   const BlockContext<T> shared = context(exec, routing, saved, observer);
   for (std::size_t l = 0; l < layers; ++l) {
     BlockActivations<T>& activations = saved.activations_[config_.checkpoint ? 0 : l];
@@ -157,7 +143,7 @@ Matrix<T> Transformer<T>::backward(const Device& exec, const Routing& routing, c
     routing.group().fail(
         "transformer: backward was given what no forward pass of this routing has saved");
   }
-  require_rows(routing, "dy", dy, routing.routed_rows(), config_.d_model);
+  model::require_rows(routing, "transformer: dy", dy, routing.routed_rows(), config_.d_model);
 
   Kokkos::deep_copy(exec, saved.gradient_, dy);
   const BlockContext<T> shared = context(exec, routing, saved, observer);

@@ -41,7 +41,7 @@ void check(const TransformerConfig& config) {
 
 std::vector<ParameterInfo> block_parameters(const TransformerConfig& config) {
   const std::int64_t d = config.d_model, d_head = config.d_head(), d_ffn = config.d_ffn;
-  std::vector<ParameterInfo> parameters = {
+  return placed({
       {"attn_norm/weight", d},
       {"attn/qkv_proj/weight", 3 * d, d},
       {"attn/qkv_proj/bias", 3 * d},
@@ -54,13 +54,7 @@ std::vector<ParameterInfo> block_parameters(const TransformerConfig& config) {
       {"ffn/ffn_gateup_proj/bias", 2 * d_ffn},
       {"ffn/ffn_down_proj/weight", d, d_ffn},
       {"ffn/ffn_down_proj/bias", d},
-  };
-  std::int64_t offset = 0;
-  for (ParameterInfo& parameter : parameters) {
-    parameter.offset = offset;
-    offset += parameter.size();
-  }
-  return parameters;
+  });
 }
 
 }  // namespace knapformer

@@ -65,7 +65,7 @@ TEST_P(Rows, SplitQkv) {
   for (std::int64_t i = 0; i < 3 * rows; ++i)
     coordinates.push_back(static_cast<std::int32_t>(i * 5));
   from_host(coordinates, positions);
-  kernels::rope_table(exec, positions, 100.0, rope);
+  kernels::rope_table(exec, positions, 100.0, {kDHead, 0, 0}, rope);
   const HeadRows<double> q("KnapFormer::test", rows, kHeads, kDHead),
       k("KnapFormer::test", rows, kHeads, kDHead), v("KnapFormer::test", rows, kHeads, kDHead);
   const Matrix<double> inverse_rms("KnapFormer::test", rows, 2 * kHeads);
@@ -121,6 +121,80 @@ TEST_P(Rows, SplitQkv) {
   expect_gradient("qkv", qkv, dqkv, loss, 200);
   expect_gradient("q_weight", q_weight, dq_weight, loss);
   expect_gradient("k_weight", k_weight, dk_weight, loss);
+}
+
+/// Pairs of neighbours, and rows that belong elsewhere, are the plain case with its elements and
+/// rows in another order.
+TEST_P(Rows, SplitQkvInAnotherOrder) {
+  constexpr std::int64_t kHeads = 3, kDHead = 10, kHalf = kDHead / 2, kD = kHeads * kDHead;
+  const std::int64_t tokens = rows + 2;
+  const auto token_of = [&](std::int64_t row) { return tokens - 1 - row; };
+  // Where element c of a head is when its pairs are halves.
+  const auto plain = [](std::size_t c) { return c / 2 + c % 2 * kHalf; };
+  const auto reordered = [&](const std::vector<double>& in) {
+    std::vector<double> out(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      out[i] = in[i - i % kDHead + plain(i % kDHead)];
+    }
+    return out;
+  };
+  const auto qkv = random_matrix<double>(rows, 3 * kD, random);
+  const auto q_weight = random_vector<double>(kDHead, random);
+  const auto k_weight = random_vector<double>(kDHead, random);
+  const auto all_rope = random_matrix<double>(tokens, kDHead, random);
+  const Matrix<double> rope("KnapFormer::test", rows, kDHead);
+  std::vector<std::int64_t> placed;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    placed.push_back(token_of(row));
+    Kokkos::deep_copy(Kokkos::subview(rope, row, Kokkos::ALL),
+                      Kokkos::subview(all_rope, token_of(row), Kokkos::ALL));
+  }
+  const Kokkos::View<std::int64_t*, Device> index("KnapFormer::test", rows);
+  from_host(placed, index);
+  const kernels::HeadOrder order{kernels::RopePairs::kNeighbours, index};
+
+  const auto heads = [&](std::int64_t n) {
+    return HeadRows<double>("KnapFormer::test", n, kHeads, kDHead);
+  };
+  const auto same = [&](const char* name, const HeadRows<double>& got,
+                        const HeadRows<double>& expected) {
+    const auto all = to_host(got), few = reordered(to_host(expected));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto at = all.begin() + token_of(row) * kD;
+      EXPECT_LE(
+          difference(std::vector<double>(at, at + kD),
+                     std::vector<double>(few.begin() + row * kD, few.begin() + (row + 1) * kD)),
+          1e-14)
+          << name << ", row " << row;
+    }
+  };
+  const auto q = heads(rows), k = heads(rows), v = heads(rows);
+  const auto placed_q = heads(tokens), placed_k = heads(tokens), placed_v = heads(tokens);
+  const Matrix<double> inverse_rms("KnapFormer::test", rows, 2 * kHeads);
+  const Matrix<double> other("KnapFormer::test", rows, 3 * kD);
+  const Vector<double> other_q("KnapFormer::test", kDHead), other_k("KnapFormer::test", kDHead);
+  from_host(reordered(to_host(qkv)), other);
+  from_host(reordered(to_host(q_weight)), other_q);
+  from_host(reordered(to_host(k_weight)), other_k);
+  kernels::split_qkv(exec, qkv, q_weight, k_weight, rope, kEps, q, k, v, inverse_rms);
+  kernels::split_qkv(exec, other, other_q, other_k, all_rope, kEps, placed_q, placed_k, placed_v,
+                     inverse_rms, order);
+  same("q", placed_q, q);
+  same("k", placed_k, k);
+  same("v", placed_v, v);
+
+  // The results serve as cotangents.
+  const Matrix<double> dqkv("KnapFormer::test", rows, 3 * kD),
+      other_dqkv("KnapFormer::test", rows, 3 * kD);
+  const Vector<double> dq("KnapFormer::test", kDHead), dk("KnapFormer::test", kDHead),
+      other_dq("KnapFormer::test", kDHead), other_dk("KnapFormer::test", kDHead);
+  kernels::split_qkv_backward(exec, qkv, q_weight, k_weight, rope, inverse_rms, q, k, v, dqkv, dq,
+                              dk);
+  kernels::split_qkv_backward(exec, other, other_q, other_k, all_rope, inverse_rms, placed_q,
+                              placed_k, placed_v, other_dqkv, other_dq, other_dk, order);
+  EXPECT_LE(difference(to_host(other_dqkv), reordered(to_host(dqkv))), 1e-14);
+  EXPECT_LE(difference(to_host(other_dq), reordered(to_host(dq))), 1e-14);
+  EXPECT_LE(difference(to_host(other_dk), reordered(to_host(dk))), 1e-14);
 }
 
 TEST(SplitQkv, RefusesAnOddHead) {

@@ -3,9 +3,8 @@
 
 #pragma once
 
-#include <string>
-
 #include <knapformer/kernels/types.hpp>
+#include <string>
 
 namespace knapformer::kernels {
 

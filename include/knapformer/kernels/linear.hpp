@@ -17,11 +17,11 @@ template <class T>
 void linear_residual(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
                      const VectorIn<T>& bias, const MatrixIn<T>& residual, const Matrix<T>& y);
 
-/// dx = dy weight; adds to dweight [out x in] and dbias [out]. The residual's gradient is dy
-/// itself.
+/// dx = keep dx + dy weight, where dx is not read with keep = 0; adds to dweight [out x in] and
+/// dbias [out]. The residual's gradient is dy itself.
 template <class T>
 void linear_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
                      const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dweight,
-                     const Vector<T>& dbias);
+                     const Vector<T>& dbias, std::type_identity_t<T> keep = 0);
 
 }  // namespace knapformer::kernels

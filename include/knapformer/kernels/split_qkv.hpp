@@ -7,16 +7,26 @@
 
 namespace knapformer::kernels {
 
+/// Which elements of a head RoPE rotates together: i and i + d_head / 2, or 2 i and 2 i + 1.
+enum class RopePairs { kHalves, kNeighbours };
+
+/// What a model chooses about the heads that split_qkv makes.
+struct HeadOrder {
+  RopePairs pairs = RopePairs::kHalves;
+  RowIndex rows = {};  ///< row i of qkv is row rows(i) of q, k, v and rope; none: row i
+};
+
 /// From qkv [rows x 3 * heads * d_head], ordered (q, k, v) with the heads one after another inside
-/// each, to q, k, v [rows x heads x d_head]. Each head of q and k is RMS-normalised, multiplied by
-/// its weight [d_head] and rotated: elements i and i + d_head / 2 are a pair. `rope` [rows x
-/// d_head] holds the cosines, then the sines. `inverse_rms` [rows x 2 * heads] keeps the factors of
-/// q, then of k.
+/// each, to q, k, v [tokens x heads x d_head]. Each head of q and k is RMS-normalised, multiplied
+/// by its weight [d_head] and rotated. `rope` [tokens x d_head] holds the cosines of all pairs,
+/// then their sines. `inverse_rms` [rows x 2 * heads] keeps the factors of q, then of k. tokens are
+/// rows unless `order` says where each row belongs; the other rows of q, k, v then stay as they
+/// are.
 template <class T>
 void split_qkv(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
                const VectorIn<T>& k_weight, const MatrixIn<T>& rope, double eps,
                const HeadRows<T>& q, const HeadRows<T>& k, const HeadRows<T>& v,
-               const Matrix<T>& inverse_rms);
+               const Matrix<T>& inverse_rms, const HeadOrder& order = {});
 
 /// Writes dqkv, adds to dq_weight and dk_weight in a fixed order. dq and dk are used up: they end
 /// as the contributions to the weights' gradients.
@@ -25,6 +35,7 @@ void split_qkv_backward(const Device& exec, const MatrixIn<T>& qkv, const Vector
                         const VectorIn<T>& k_weight, const MatrixIn<T>& rope,
                         const MatrixIn<T>& inverse_rms, const HeadRows<T>& dq,
                         const HeadRows<T>& dk, const HeadRowsIn<T>& dv, const Matrix<T>& dqkv,
-                        const Vector<T>& dq_weight, const Vector<T>& dk_weight);
+                        const Vector<T>& dq_weight, const Vector<T>& dk_weight,
+                        const HeadOrder& order = {});
 
 }  // namespace knapformer::kernels

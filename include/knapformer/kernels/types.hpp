@@ -24,6 +24,9 @@ using HeadRows = Kokkos::View<T***, Kokkos::LayoutRight, Device>;
 /// Integer coordinates of every token: [rows x 3].
 using Positions = Kokkos::View<std::int32_t* [3], Kokkos::LayoutRight, Device>;
 
+/// Rows of another view, one for each row of this one.
+using RowIndex = Kokkos::View<const std::int64_t*, Device>;
+
 /// The first row of every chunk, then the number of rows: [chunks + 1]. A chunk may have no rows.
 using ChunkOffsets = Kokkos::View<const std::int64_t*, Device>;
 

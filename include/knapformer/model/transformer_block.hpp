@@ -3,36 +3,13 @@
 
 #pragma once
 
-#include <functional>
-#include <knapformer/kernels/attention.hpp>
 #include <knapformer/kernels/types.hpp>
 #include <knapformer/model/arena.hpp>
+#include <knapformer/model/routed_attention.hpp>
 #include <knapformer/model/transformer_config.hpp>
 #include <knapformer/route/routing.hpp>
 
 namespace knapformer {
-
-/// Told before (true) and after (false) this rank starts or waits for an exchange around attention;
-/// the device is idle both times.
-using ExchangeObserver = std::function<void(bool begins)>;
-
-/// The attention of a routing in two parts: sequences that this rank has for itself, whose heads
-/// are there while others still travel, and the rest.
-struct RoutedAttention {
-  kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
-  kernels::AttentionWork split;    ///< in the others
-};
-RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal);
-
-/// What all blocks share for one packed batch.
-template <class T>
-struct BlockContext {
-  const Device& exec;
-  const Routing& routing;
-  const RoutedAttention& attention;
-  kernels::MatrixIn<T> rope;  ///< [routed_rows x d_head], see kernels::rope_table
-  const ExchangeObserver& observer;
-};
 
 /// The parameters of one block, or their gradients: views into a flat array.
 template <class T>
@@ -62,15 +39,13 @@ struct BlockActivations {
   Vector<T> attn_inverse_rms;  // [rows]
   Matrix<T> qkv;               // [rows x 3 d_model]
   Matrix<T> qk_inverse_rms;    // [rows x 2 heads]
-  Matrix<T> q, k, v;           // [head_rows x d_head]
-  Matrix<T> heads_out;         // [head_rows x d_head]
-  Vector<T> log_sum_exp;       // [head_rows]
-  Matrix<T> mixed;             // [rows x d_model]: heads_out, back with the tokens
-  Matrix<T> middle;            // [rows x d_model]: after attention and its residual
-  Matrix<T> ffn_normed;        // [rows x d_model]
-  Vector<T> ffn_inverse_rms;   // [rows]
-  Matrix<T> gate_up;           // [rows x 2 d_ffn]
-  Matrix<T> gated;             // [rows x d_ffn]
+  HeadActivations<T> heads;
+  Matrix<T> mixed;            // [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> middle;           // [rows x d_model]: after attention and its residual
+  Matrix<T> ffn_normed;       // [rows x d_model]
+  Vector<T> ffn_inverse_rms;  // [rows]
+  Matrix<T> gate_up;          // [rows x 2 d_ffn]
+  Matrix<T> gated;            // [rows x d_ffn]
 
  private:
   Arena<T> arena_;
@@ -82,13 +57,11 @@ struct BlockScratch {
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
               const RoutedAttention& attention);
 
-  HeadRows<T> q, k, v;                // [rows x heads x d_head]; dq, dk, dv in the backward pass
-  Matrix<T> d_rows;                   // [rows x d_model]
-  Matrix<T> d_gated;                  // [rows x d_ffn]
-  Matrix<T> d_gate_up;                // [rows x 2 d_ffn]
-  Matrix<T> d_qkv;                    // [rows x 3 d_model], in the same memory
-  Matrix<T> d_heads_out, dq, dk, dv;  // [head_rows x d_head]
-  Vector<T> attention;
+  HeadScratch<T> heads;
+  Matrix<T> d_rows;     // [rows x d_model]
+  Matrix<T> d_gated;    // [rows x d_ffn]
+  Matrix<T> d_gate_up;  // [rows x 2 d_ffn]
+  Matrix<T> d_qkv;      // [rows x 3 d_model], in the same memory
 
  private:
   Arena<T> arena_;

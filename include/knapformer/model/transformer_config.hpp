@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <knapformer/model/parameter_info.hpp>
 #include <vector>
 
 namespace knapformer {
@@ -26,18 +26,6 @@ struct TransformerConfig {
 /// Throws Error, naming the field, unless all extents are positive (layers may be 0), heads divide
 /// d_model, and d_head is even.
 void check(const TransformerConfig& config);
-
-/// One parameter of a block: where it is in the block's flat array. Weights are [out, in],
-/// row-major; a vector has one column. Names are those of the reference implementation, e.g.
-/// "attn/qkv_proj/weight".
-struct ParameterInfo {
-  std::string name;
-  std::int64_t rows = 0;
-  std::int64_t columns = 1;
-  std::int64_t offset = 0;
-
-  std::int64_t size() const { return rows * columns; }
-};
 
 /// The parameters of one block in order, without gaps.
 std::vector<ParameterInfo> block_parameters(const TransformerConfig& config);

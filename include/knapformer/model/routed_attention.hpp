@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <functional>
+#include <knapformer/kernels/attention.hpp>
+#include <knapformer/kernels/types.hpp>
+#include <knapformer/model/arena.hpp>
+#include <knapformer/route/routing.hpp>
+
+namespace knapformer {
+
+/// Told before (true) and after (false) this rank starts or waits for an exchange around attention;
+/// the device is idle both times.
+using ExchangeObserver = std::function<void(bool begins)>;
+
+/// The attention of a routing in two parts: sequences that this rank has for itself, whose heads
+/// are there while others still travel, and the rest.
+struct RoutedAttention {
+  kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
+  kernels::AttentionWork split;    ///< in the others
+};
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal);
+
+/// What all blocks share for one packed batch.
+template <class T>
+struct BlockContext {
+  const Device& exec;
+  const Routing& routing;
+  const RoutedAttention& attention;
+  kernels::MatrixIn<T> rope;  ///< [routed_rows x d_head], see kernels::rope_table
+  const ExchangeObserver& observer;
+};
+
+/// What the backward pass of attention needs: head buffers.
+template <class T>
+struct HeadActivations {
+  void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head);
+
+  Matrix<T> q, k, v, out;  // [head_rows x d_head]
+  Vector<T> log_sum_exp;   // [head_rows]
+};
+
+/// What one attention at a time works in.
+template <class T>
+struct HeadScratch {
+  void take(typename Arena<T>::Cursor& cursor, const Routing& routing,
+            const RoutedAttention& attention, std::int64_t d_head);
+
+  HeadRows<T> q, k, v;          // [routed_rows x heads x d_head]; dq, dk, dv in the backward pass
+  Matrix<T> d_out, dq, dk, dv;  // [head_rows x d_head]
+  Vector<T> workspace;
+};
+
+/// Ulysses attention: scratch.q, k, v of this rank's tokens go to the ranks that have their heads,
+/// meet the other tokens of their sequence there, and come back as `mixed` [routed_rows x heads *
+/// d_head], packed. Sequences that are not split need not wait for the others. Collective.
+template <class T>
+void attend(const BlockContext<T>& context, const HeadScratch<T>& scratch,
+            const HeadActivations<T>& saved, const Matrix<T>& mixed);
+
+/// From the gradient of `mixed` to those of q, k and v in `scratch`. Collective.
+template <class T>
+void attend_backward(const BlockContext<T>& context, const HeadActivations<T>& saved,
+                     const HeadScratch<T>& scratch, const Matrix<T>& d_mixed);
+
+}  // namespace knapformer

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <algorithm>
+#include <knapformer/model/routed_attention.hpp>
+#include <tuple>
+#include <vector>
+
+namespace knapformer {
+namespace {
+
+/// Starts an exchange or waits for it between two calls of the observer.
+template <class T, class Step>
+auto observed(const BlockContext<T>& context, const Step& step) {
+  if (!context.observer) return step();
+  context.exec.fence("KnapFormer::before_exchange");
+  context.observer(true);
+  auto result = step();
+  context.exec.fence("KnapFormer::after_exchange");
+  context.observer(false);
+  return result;
+}
+
+/// The rows of head buffers that one of the two parts of attention works in.
+struct HeadPart {
+  const kernels::AttentionWork& work;
+  std::int64_t first_row;
+
+  template <class T>
+  Matrix<T> of(const Matrix<T>& heads) const {
+    const auto columns = static_cast<std::int64_t>(heads.extent(1));
+    return Matrix<T>(heads.data() + first_row * columns, work.head_rows, columns);
+  }
+  template <class T>
+  Vector<T> of(const Vector<T>& heads) const {
+    return Vector<T>(heads.data() + first_row, work.head_rows);
+  }
+};
+HeadPart unsplit_part(const RoutedAttention& all) { return {all.unsplit, 0}; }
+HeadPart split_part(const RoutedAttention& all) { return {all.split, all.unsplit.head_rows}; }
+
+template <class T>
+void attend_part(const Device& exec, const HeadPart& part, const HeadActivations<T>& saved) {
+  kernels::attention<T>(exec, part.work, part.of(saved.q), part.of(saved.k), part.of(saved.v),
+                        part.of(saved.out), part.of(saved.log_sum_exp));
+}
+
+template <class T>
+void attend_part_backward(const Device& exec, const HeadPart& part, const HeadActivations<T>& saved,
+                          const HeadScratch<T>& scratch) {
+  const Vector<T> workspace(
+      scratch.workspace.data(),
+      kernels::attention_workspace(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
+  kernels::attention_backward<T>(exec, part.work, part.of(saved.q), part.of(saved.k),
+                                 part.of(saved.v), part.of(saved.out), part.of(saved.log_sum_exp),
+                                 part.of(scratch.d_out), workspace, part.of(scratch.dq),
+                                 part.of(scratch.dk), part.of(scratch.dv));
+}
+
+/// The same rows with their heads told apart.
+template <class T>
+HeadRows<T> as_heads(const Matrix<T>& rows, const HeadRows<T>& shape) {
+  return HeadRows<T>(rows.data(), rows.extent(0), shape.extent(1), shape.extent(2));
+}
+
+}  // namespace
+
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal) {
+  const auto problems = routing.attention_problems();
+  const std::int64_t first_split = routing.unsplit_head_rows();
+  std::vector<AttentionProblem> unsplit, split;
+  for (AttentionProblem problem : problems) {
+    const bool is_split = problem.offset >= first_split;
+    if (is_split) problem.offset -= first_split;
+    (is_split ? split : unsplit).push_back(problem);
+  }
+  return {kernels::make_attention_work(exec, unsplit, causal),
+          kernels::make_attention_work(exec, split, causal)};
+}
+
+template <class T>
+void HeadActivations<T>::take(typename Arena<T>::Cursor& cursor, const Routing& routing,
+                              std::int64_t d_head) {
+  for (Matrix<T>* heads : {&q, &k, &v, &out}) *heads = cursor.matrix(routing.head_rows(), d_head);
+  log_sum_exp = cursor.vector(routing.head_rows());
+}
+
+template <class T>
+void HeadScratch<T>::take(typename Arena<T>::Cursor& cursor, const Routing& routing,
+                          const RoutedAttention& attention, std::int64_t d_head) {
+  for (HeadRows<T>* view : {&q, &k, &v}) {
+    *view = cursor.head_rows(routing.routed_rows(), routing.plan().heads(), d_head);
+  }
+  for (Matrix<T>* view : {&d_out, &dq, &dk, &dv}) {
+    *view = cursor.matrix(routing.head_rows(), d_head);
+  }
+  workspace = cursor.vector(std::max(kernels::attention_workspace(attention.unsplit, d_head),
+                                     kernels::attention_workspace(attention.split, d_head)));
+}
+
+template <class T>
+void attend(const BlockContext<T>& context, const HeadScratch<T>& scratch,
+            const HeadActivations<T>& saved, const Matrix<T>& mixed) {
+  const Device& exec = context.exec;
+  auto heads = observed(context, [&] {
+    return context.routing.start_pre_attention_into(exec, std::tie(saved.q, saved.k, saved.v),
+                                                    scratch.q, scratch.k, scratch.v);
+  });
+  attend_part(exec, unsplit_part(context.attention), saved);
+  observed(context, [&] { return heads.wait(); });
+  attend_part(exec, split_part(context.attention), saved);
+  observed(context, [&] {
+    return context.routing
+        .start_post_attention_into(exec, std::tuple(as_heads(mixed, scratch.q)), saved.out)
+        .wait();
+  });
+}
+
+template <class T>
+void attend_backward(const BlockContext<T>& context, const HeadActivations<T>& saved,
+                     const HeadScratch<T>& scratch, const Matrix<T>& d_mixed) {
+  const Device& exec = context.exec;
+  auto heads = observed(context, [&] {
+    return context.routing.start_post_attention_adjoint_into(exec, std::tie(scratch.d_out),
+                                                             as_heads(d_mixed, scratch.q));
+  });
+  attend_part_backward(exec, unsplit_part(context.attention), saved, scratch);
+  observed(context, [&] { return heads.wait(); });
+  attend_part_backward(exec, split_part(context.attention), saved, scratch);
+  observed(context, [&] {
+    return context.routing
+        .start_pre_attention_adjoint_into(exec, std::tie(scratch.q, scratch.k, scratch.v),
+                                          scratch.dq, scratch.dk, scratch.dv)
+        .wait();
+  });
+}
+
+#define KNAPFORMER_INSTANTIATE(T)                                                     \
+  template struct HeadActivations<T>;                                                 \
+  template struct HeadScratch<T>;                                                     \
+  template void attend<T>(const BlockContext<T>&, const HeadScratch<T>&,              \
+                          const HeadActivations<T>&, const Matrix<T>&);               \
+  template void attend_backward<T>(const BlockContext<T>&, const HeadActivations<T>&, \
+                                   const HeadScratch<T>&, const Matrix<T>&);
+KNAPFORMER_INSTANTIATE(float)
+KNAPFORMER_INSTANTIATE(double)
+
+}  // namespace knapformer
