@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <knapformer/model/stream_block.hpp>
+
+namespace knapformer {
+
+/// What the backward pass of a single-stream block needs beside its input.
+template <class T>
+struct SingleStreamActivations {
+  void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
+
+  Matrix<T> modulation;      // [chunks x 3 d_model]
+  Matrix<T> normed;          // [rows x d_model]
+  Matrix<T> moments;         // [rows x 2]
+  Matrix<T> qkv;             // [rows x 3 d_model]
+  Matrix<T> qk_inverse_rms;  // [rows x 2 heads]
+  HeadActivations<T> heads;
+  Matrix<T> mixed;      // [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> hidden;     // [rows x d_mlp], without its bias
+  Matrix<T> activated;  // [rows x d_mlp]
+  Matrix<T> out;        // [rows x d_model]
+
+ private:
+  Arena<T> arena_;
+};
+
+/// The single-stream block of FLUX, with the attention and the MLP beside each other:
+///
+///     shift, scale, gate = modulation(silu(conditioning))
+///     q, k, v, hidden    = linear1((1 + scale) * norm(x) + shift)
+///     y = x + gate * linear2(attention(rope(norm(q)), rope(norm(k)), v), gelu(hidden))
+///
+/// with the norms of DoubleStreamBlock. x and y [routed_rows x d_model] are in routed order.
+/// Collective where heads are exchanged. Double and float.
+template <class T>
+class SingleStreamBlock {
+ public:
+  /// `parameters` and `gradients` are flat (see single_stream_parameters) and stay the caller's.
+  SingleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
+                    const Vector<T>& gradients);
+
+  /// Everything up to the gate: fills `saved` from x. Collective.
+  void activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
+                const StreamScratch<T>& scratch, const SingleStreamActivations<T>& saved) const;
+  /// The gate: y from x and what activate() left.
+  void finish(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
+              const SingleStreamActivations<T>& saved, const Matrix<T>& y) const;
+  /// `gradient` is dy and becomes dx. Adds to the gradients. Collective.
+  void backward(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
+                const SingleStreamActivations<T>& saved, const StreamScratch<T>& scratch,
+                const Matrix<T>& gradient) const;
+
+  /// The parameters, or their gradients: linear1 by rows and linear2 by columns, the part of
+  /// attention and that of the MLP.
+  struct Weights {
+    Matrix<T> mod_weight;
+    Vector<T> mod_bias;
+    Matrix<T> qkv_weight, up_weight;
+    Vector<T> qkv_bias, up_bias;
+    Vector<T> q_norm, k_norm;
+    Matrix<T> proj_weight, down_weight;
+    Vector<T> out_bias;
+  };
+
+ private:
+  MMDiTConfig config_;
+  Weights parameters_;
+  Weights gradients_;
+};
+
+}  // namespace knapformer
