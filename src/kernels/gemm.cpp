@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <knapformer/kernels/gemm.hpp>
+#include <string>
 
 #ifdef KOKKOS_ENABLE_CUDA
 #include <cublas_v2.h>
@@ -99,6 +101,8 @@ void gemm(const Device& exec, Transpose transpose_a, Transpose transpose_b,
   } else {
     require_extents("gemm: b", b, {k, n});
   }
+  static const std::string kRegion = "KnapFormer::gemm";  // made once: no allocation
+  const Kokkos::Profiling::ScopedRegion region(kRegion);
   const auto distance = [](const auto& view) { return static_cast<std::int64_t>(view.stride(0)); };
   device_gemm(exec, transpose_a, transpose_b, m, n, k, alpha, a.data(), distance(a), b.data(),
               distance(b), beta, c.data(), distance(c));
