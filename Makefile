@@ -42,7 +42,16 @@ define run_tests
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
-.PHONY: help setup build demo check bench bench-route asan install perf perf-programs slurm
+# Builds and runs the tests under MPI of the preset $(1).
+define run_mpi_tests
+	@echo '== configuring build-$(1)'
+	@cmake --preset $(1) $(call generator,build-$(1)) $(CMAKE_ARGS)
+	@echo '== building the tests under MPI with $(JOBS) jobs'
+	@cmake --build build-$(1) -j $(JOBS) --target mpi-tests
+	$(call run_tests,build-$(1),-L '^mpi$$')
+endef
+
+.PHONY: help setup build demo check bench bench-route asan mpich tsan install perf perf-programs slurm
 .DEFAULT_GOAL := help
 
 help:
