@@ -51,7 +51,7 @@ define run_mpi_tests
 	$(call run_tests,build-$(1),-L '^mpi$$')
 endef
 
-.PHONY: help setup build demo check bench bench-route asan mpich tsan install perf perf-programs slurm
+.PHONY: help setup build demo check bench bench-route two-hosts asan mpich tsan install perf perf-programs slurm
 .DEFAULT_GOAL := help
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo 'make check     set up this machine, build, and run every test'
 	@echo 'make bench     set up this machine, build, and time the planner on one core'
 	@echo 'make bench-route  the same for moving tokens between $(RANKS) ranks, beside MPI_Alltoallv'
+	@echo 'make two-hosts  what plans that know the nodes spare the link between two hosts made up here (root)'
 	@echo 'make build     set up this machine and build, in build/'
 	@echo 'make install   the same, then install to PREFIX=$(PREFIX)'
 	@echo 'make asan      the tests once more, with sanitizers (without those of installing, Python and benchmarks)'
@@ -108,7 +109,7 @@ bench-route: setup
 
 perf-programs: setup
 	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
-	@cmake --build build -j $(JOBS) --target knapformer_program bench_planner bench_kernels bench_route
+	@cmake --build build -j $(JOBS) --target knapformer_program bench_planner bench_kernels bench_block bench_route
 
 perf: perf-programs
 	@$(MPI_ENVIRONMENT) perf/run_suite.py $(SUITE) --ranks $(RANKS) --output $(OUTPUT)
@@ -116,6 +117,12 @@ perf: perf-programs
 slurm: SETUP_MORE = slurm
 slurm: perf-programs
 	@ROUNDS=1 SUITE=quick OUTPUT=build/perf-slurm.json perf/slurm/try_here.sh perf/slurm/cpu.sbatch
+
+two-hosts: SETUP_MORE = iproute2
+two-hosts: setup
+	@cmake --preset release $(call generator,build) $(CMAKE_ARGS)
+	@cmake --build build -j $(JOBS) --target knapformer_program
+	@perf/two_hosts.sh build/knapformer
 
 asan: setup
 	@echo '== configuring build-asan'

@@ -5,7 +5,8 @@
 # Installs what KnapFormer needs to build and to test itself on Debian 12, Debian 13 or newer.
 # Silent when nothing is missing. Otherwise lists what it will add and upgrade, asks on a terminal
 # (not with YES=1, nor in a pipe), and then does it. Works as root or with sudo.
-# With the argument `mpich` it adds MPICH beside Open MPI, which stays the MPI of the machine; with `slurm`, Slurm.
+# With the argument `mpich` it adds MPICH beside Open MPI, which stays the MPI of the machine; with
+# `slurm`, Slurm; with `iproute2`, the programs ip and tc.
 #
 # What comes from elsewhere (modules, Spack) is left alone: programs on the PATH, and a Kokkos named
 # by Kokkos_ROOT or Kokkos_DIR, in the environment or in CMAKE_ARGS, or found below CMAKE_PREFIX_PATH
@@ -49,6 +50,7 @@ missing_packages() {
   if [ "$with" = slurm ] && { ! have slurmctld || ! have slurmd || ! have munged; }; then
     printf '%s\n' slurm-wlm munge
   fi
+  if [ "$with" = iproute2 ] && { ! have ip || ! have tc; }; then echo iproute2; fi
   have h5cc || have h5pcc || installed libhdf5-dev || echo libhdf5-dev
   for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev \
                  libbenchmark-dev libopenblas-openmp-dev python3-dev python3-h5py python3-venv; do
