@@ -55,11 +55,25 @@ def make_environment(python, folder):
     return interpreter
 
 
+def check_torch(options, interpreter, readme, script):
+    """With the PyTorch of the Python that runs this; without one it says so."""
+    found = run(sys.executable, "-c", "import torch; print(torch.__path__[0])", stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL)
+    if found.returncode != 0 or not options.routed_rows:
+        print("the recipe for PyTorch is not tested: there is no", "library" if found.returncode == 0 else "PyTorch")
+        return
+    packages = str(pathlib.Path(found.stdout.strip()).parent)
+    run_or_fail(interpreter, script, readme, options.mpiexec, options.routed_rows,
+                env={**os.environ, "PYTHONPATH": packages}, timeout=300)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=pathlib.Path, required=True, help="folder of the project")
     parser.add_argument("--work", type=pathlib.Path, required=True, help="folder to make anew")
     parser.add_argument("--reference", required=True, help="the program test_python_reference")
+    parser.add_argument("--routed-rows", help="the program test_python_routed_rows")
+    parser.add_argument("--mpiexec", help="what starts it")
     options = parser.parse_args()
     if sys.version_info < (3, 11):
         skip(f"Python is {sys.version.split()[0]}; the test needs 3.11")
@@ -77,6 +91,8 @@ def main():
     tests = pathlib.Path(__file__).parent
     run_or_fail(interpreter, "-m", "unittest", "discover", "-v", "-s", tests, "-p", "*_test.py",
                 env={**os.environ, "KNAPFORMER_REFERENCE": options.reference, "KNAPFORMER_PYTHON_SOURCE": str(python)})
+
+    check_torch(options, interpreter, python / "README.md", tests / "check_torch.py")
 
     distributions = options.work / "sdist"
     shutil.rmtree(distributions, ignore_errors=True)
