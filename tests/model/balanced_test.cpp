@@ -5,37 +5,10 @@
 // run in which every sequence stays at home.
 
 #include <knapformer/route/balancer.hpp>
-#include <model/model_support.hpp>
-#include <support/mpi_test.hpp>
+#include <model/balanced_support.hpp>
 
 namespace knapformer::test {
 namespace {
-
-/// Every topology of the test for a number of ranks.
-std::vector<std::string> topologies(int ranks) {
-  const auto text = [](auto... parts) { return join(parts...); };
-  std::vector<std::string> names = {text("g1n", ranks)};
-  for (const int degree : {2, 3, 4, 7, 8}) {
-    if (ranks % degree == 0) names.push_back(text("g", degree, "n", ranks / degree));
-  }
-  if (ranks > 2) names.push_back(text("g1n", ranks - 2, "+g2n1"));
-  if (ranks == 7) names.push_back("g4n1+g1n1+g2n1");
-  if (ranks == 8) names.push_back("g1n1+g3n1+g4n1");
-  names.insert(names.end(), {"elastic", "elastic2"});
-  return names;
-}
-
-/// The sequences of every rank, the same list on all of them. Some ranks have none.
-std::vector<std::vector<std::int64_t>> draw_lengths(int ranks, std::mt19937_64& random) {
-  std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(ranks));
-  for (auto& mine : lengths) {
-    if (random() % 4 == 0) continue;
-    for (std::uint64_t n = random() % 4; n > 0; --n) {
-      mine.push_back(static_cast<std::int64_t>(random() % 5 == 0 ? random() % 150 : random() % 12));
-    }
-  }
-  return lengths;
-}
 
 /// What a rank holds after a step, in the order of its own sequences; gradients are summed over
 /// ranks.
@@ -69,43 +42,6 @@ Outcome run(const Communicator& group, const TransformerConfig& config, const st
           routing.plan().report().moved_tokens};
 }
 
-/// The largest of a number over the ranks, and of what it is measured by.
-double group_difference(const Communicator& group, const std::vector<double>& got,
-                        const std::vector<double>& expected) {
-  EXPECT_EQ(got.size(), expected.size());
-  double mine[2] = {0, 0};
-  for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
-    const double error = std::abs(got[i] - expected[i]);
-    mine[0] = std::max(mine[0], std::isfinite(error) ? error : 1e300);
-    mine[1] = std::max(mine[1], std::abs(expected[i]));
-  }
-  double error = 0, scale = 0;
-  const auto all = group.all_gather(std::span<const double>(mine));
-  for (std::size_t i = 0; i < all.size(); i += 2) {
-    error = std::max(error, all[i]);
-    scale = std::max(scale, all[i + 1]);
-  }
-  return error == 0 ? 0 : error / scale;
-}
-
-/// Parameter by parameter: small gradients are compared with their own size.
-double gradient_difference(const TransformerConfig& config, const std::vector<double>& got,
-                           const std::vector<double>& expected) {
-  double largest = 0;
-  const auto layout = block_parameters(config);
-  const std::int64_t block = layout.back().offset + layout.back().size();
-  for (std::int64_t l = 0; l < config.layers; ++l) {
-    for (const ParameterInfo& info : layout) {
-      const auto part = [&](const std::vector<double>& all) {
-        const auto first = all.begin() + l * block + info.offset;
-        return std::vector<double>(first, first + info.size());
-      };
-      largest = std::max(largest, difference(part(got), part(expected)));
-    }
-  }
-  return largest;
-}
-
 /// Compares all topologies with the home plan. Returns the tokens that moved.
 std::int64_t compare(const TransformerConfig& config,
                      const std::vector<std::vector<std::int64_t>>& lengths, std::uint64_t seed) {
@@ -114,13 +50,18 @@ std::int64_t compare(const TransformerConfig& config,
   const std::string home = join("g1n", group.size());
   const Outcome expected = run(group, config, home, false, mine, seed);
   EXPECT_EQ(expected.moved, 0);
+  std::vector<ParameterInfo> layout;
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    for (const ParameterInfo& info : block_parameters(config)) layout.push_back(info);
+  }
+  layout = placed(layout);
   std::int64_t moved = 0;
   for (const std::string& topology : topologies(group.size())) {
     SCOPED_TRACE(topology);
     const Outcome got = run(group, config, topology, true, mine, seed);
     EXPECT_LE(group_difference(group, got.y, expected.y), 1e-10);
     EXPECT_LE(group_difference(group, got.dx, expected.dx), 1e-10);
-    EXPECT_LE(gradient_difference(config, got.gradients, expected.gradients), 1e-10);
+    EXPECT_LE(gradient_difference(layout, got.gradients, expected.gradients), 1e-10);
     moved += got.moved;
   }
   return moved;

@@ -36,12 +36,15 @@ inline Positions token_positions(const std::vector<std::int64_t>& lengths) {
 
 /// Weights and biases in which every parameter matters, whatever the seed of the model.
 template <class T>
-void randomize_parameters(const Transformer<T>& model, std::uint64_t seed) {
+void randomize(const Vector<T>& parameters, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<double> values =
-      random_values(static_cast<std::int64_t>(model.parameters().size()), random);
+  std::vector<double> values = random_values(static_cast<std::int64_t>(parameters.size()), random);
   for (double& value : values) value *= 0.5;
-  from_host(values, model.parameters());
+  from_host(values, parameters);
+}
+template <class T>
+void randomize_parameters(const Transformer<T>& model, std::uint64_t seed) {
+  randomize(model.parameters(), seed);
 }
 
 }  // namespace knapformer::test
