@@ -66,7 +66,7 @@ class Elastic {
       : problem_(problem),
         model_(problem),
         pods_(problem.ranks, problem.machine.ranks_per_node),
-        times_(problem, model_),
+        times_(problem, model_, pods_),
         sharing_(problem, times_),
         work_order_(problem),
         sequences_(std::ssize(problem.lengths) - std::ranges::count(problem.lengths, 0)),

@@ -7,19 +7,29 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/elastic/pods.hpp"
+
 namespace knapformer {
 
-/// How often each pair of ranks talks: an open-addressed table, since most pairs never do.
+/// How often each pair of ranks talks: a table for those of one pod, which most are, and an
+/// open-addressed one for the others, since most of them never do.
 class PairCounts {
  public:
-  PairCounts() : entries_(kSmallest) {}
+  explicit PairCounts(const Pods& pods)
+      : pods_(pods), near_(pods.count() * pods.size() * pods.size()), entries_(kSmallest) {}
 
-  /// Adds `change` to the count of key, which is not negative, and returns it.
-  std::int64_t add(std::int64_t key, std::int64_t change) {
+  std::int64_t of(std::int64_t a, std::int64_t b) const {
+    if (pods_.of(a) == pods_.of(b)) return near_[near(a, b)];
+    return entries_[find(key(a, b))].count;
+  }
+
+  /// Adds `change` to the count of two ranks and returns it.
+  std::int64_t add(std::int64_t a, std::int64_t b, std::int64_t change) {
+    if (pods_.of(a) == pods_.of(b)) return near_[near(a, b)] += static_cast<std::int32_t>(change);
     if (2 * used_ >= entries_.size()) grow();
-    Entry& entry = find(key);
+    Entry& entry = entries_[find(key(a, b))];
     if (entry.key < 0) {
-      entry.key = key;
+      entry.key = key(a, b);
       ++used_;
     }
     return entry.count += change;
@@ -32,12 +42,22 @@ class PairCounts {
     std::int64_t count = 0;
   };
 
-  Entry& find(std::int64_t key) {
+  std::int64_t near(std::int64_t a, std::int64_t b) const {
+    const std::int64_t last = std::max(a, b);
+    return last * pods_.size() + std::min(a, b) - pods_.first(pods_.of(last));
+  }
+
+  std::int64_t key(std::int64_t a, std::int64_t b) const {
+    return std::min(a, b) * pods_.ranks() + std::max(a, b);
+  }
+
+  // Where a key is, or would be.
+  std::size_t find(std::int64_t key) const {
     std::size_t at =
         static_cast<std::size_t>((static_cast<std::uint64_t>(key) * 0x9e3779b97f4a7c15u) >> 20);
     for (;; ++at) {
-      Entry& entry = entries_[at & (entries_.size() - 1)];
-      if (entry.key == key || entry.key < 0) return entry;
+      at &= entries_.size() - 1;
+      if (entries_[at].key == key || entries_[at].key < 0) return at;
     }
   }
 
@@ -47,11 +67,13 @@ class PairCounts {
     used_ = 0;
     for (const Entry& entry : old) {
       if (entry.count == 0) continue;
-      find(entry.key) = entry;
+      entries_[find(entry.key)] = entry;
       ++used_;
     }
   }
 
+  const Pods& pods_;
+  std::vector<std::int32_t> near_;
   std::vector<Entry> entries_;
   std::size_t used_ = 0;
 };

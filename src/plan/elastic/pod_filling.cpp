@@ -142,9 +142,7 @@ bool PodFilling::place_where_least_harm(std::int64_t i, std::span<const std::int
   for (std::size_t count = 1; count <= ranks.size(); ++count) {
     const auto shares = sharing_.level(i, ranks.first(count));
     if (shares.empty()) continue;
-    times_.place(i, shares);
-    const Work excess = times_.excess();
-    times_.remove(i);
+    const Work excess = times_.excess_with(i, shares);
     if (!best_.empty() && excess >= least) continue;
     best_.assign(shares.begin(), shares.end());
     least = excess;

@@ -17,6 +17,7 @@ class Pods {
     const std::int64_t parts = (node + kMost - 1) / kMost;
     size_ = (node + parts - 1) / parts;
   }
+  std::int64_t ranks() const { return ranks_; }
   std::int64_t size() const { return size_; }
   std::int64_t count() const { return (ranks_ + size_ - 1) / size_; }
   std::int64_t of(std::int64_t rank) const { return rank / size_; }

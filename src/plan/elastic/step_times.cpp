@@ -8,8 +8,13 @@
 
 namespace knapformer {
 
-StepTimes::StepTimes(const PlanProblem& problem, const TickModel& model)
-    : problem_(problem), model_(model), ranks_(problem.ranks), slots_(problem.lengths.size()) {
+StepTimes::StepTimes(const PlanProblem& problem, const TickModel& model, const Pods& pods)
+    : problem_(problem),
+      model_(model),
+      ranks_(problem.ranks),
+      slots_(problem.lengths.size()),
+      bag_pairs_(pods),
+      route_pairs_(pods) {
   arena_.reserve(problem.lengths.size() + 1024);
 }
 
@@ -39,78 +44,113 @@ void StepTimes::remove(std::int64_t i) {
 
 void StepTimes::change(std::int64_t i, std::int64_t sign) {
   const std::int64_t home = problem_.homes[i];
-  const auto parts = shares(i);
+  const auto bag = shares(i);
   bool home_changes = false;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    const Share& a = parts[k];
-    RankState& rank = ranks_[a.rank];
-    rank.compute += sign * model_.compute(i, a.tokens, a.heads);
-    rank.tokens += sign * a.tokens;
-    rank.attention_tokens += sign * problem_.lengths[i] * a.heads;
-    if (a.rank != home) {
-      const bool far = model_.node(a.rank) != model_.node(home);
-      rank.routed_in[far] += sign * a.tokens;
-      ranks_[home].routed_out[far] += sign * a.tokens;
-      moved_ += sign * a.tokens;
-      if (far) crossed_ += sign * a.tokens;
-      meet(a.rank, home, false, sign);
-      home_changes = true;
+  for (std::size_t k = 0; k < bag.size(); ++k) {
+    const Share& a = bag[k];
+    add_share(ranks_[a.rank], i, a, bag, sign);
+    for (const Share& b : bag.subspan(k + 1)) {
+      meet(bag_pairs_, &RankState::bag_peers, a.rank, b.rank, sign);
     }
-    for (std::size_t l = k + 1; l < parts.size(); ++l) {
-      change_pair(rank, ranks_[parts[l].rank], a, parts[l], sign);
-      meet(a.rank, parts[l].rank, true, sign);
-    }
+    if (a.rank == home) continue;
+    const bool far = model_.node(a.rank) != model_.node(home);
+    ranks_[a.rank].routed_in[far] += sign * a.tokens;
+    ranks_[home].routed_out[far] += sign * a.tokens;
+    moved_ += sign * a.tokens;
+    if (far) crossed_ += sign * a.tokens;
+    meet(route_pairs_, &RankState::route_peers, a.rank, home, sign);
+    home_changes = true;
   }
-  for (const Share& a : parts) update(a.rank);
+  for (const Share& a : bag) update(a.rank);
   if (home_changes) update(home);
 }
 
-void StepTimes::change_pair(RankState& one, RankState& other, const Share& a, const Share& b,
-                            std::int64_t sign) {
-  const bool far = model_.node(a.rank) != model_.node(b.rank);
-  const std::int64_t to_other = sign * a.tokens * b.heads;
-  const std::int64_t to_one = sign * b.tokens * a.heads;
-  one.heads_out[far] += to_other;
-  other.heads_in[far] += to_other;
-  other.heads_out[far] += to_one;
-  one.heads_in[far] += to_one;
+Work StepTimes::excess_with(std::int64_t i, std::span<const Share> shares) const {
+  const std::int64_t home = problem_.homes[i];
+  RankState at_home = ranks_[home];
+  RankState other;
+  Work excess = excess_ - excess_of(at_home.time);
+  for (const Share& a : shares) {
+    const bool is_home = a.rank == home;
+    if (!is_home) other = ranks_[a.rank];
+    RankState& rank = is_home ? at_home : other;
+    add_share(rank, i, a, shares, 1);
+    for (const Share& b : shares) {
+      rank.bag_peers += a.rank != b.rank && bag_pairs_.of(a.rank, b.rank) == 0;
+    }
+    if (is_home) continue;
+    const bool far = model_.node(a.rank) != model_.node(home);
+    const bool first = route_pairs_.of(a.rank, home) == 0;
+    other.routed_in[far] += a.tokens;
+    other.route_peers += first;
+    at_home.routed_out[far] += a.tokens;
+    at_home.route_peers += first;
+    excess += excess_of(time_of(a.rank, other)) - excess_of(other.time);
+  }
+  return excess + excess_of(time_of(home, at_home));
 }
 
-void StepTimes::meet(std::int64_t a, std::int64_t b, bool in_bag, std::int64_t sign) {
-  const std::int64_t key = (std::min(a, b) * problem_.ranks + std::max(a, b)) * 2 + in_bag;
-  const std::int64_t count = pairs_.add(key, sign);
-  const bool first_or_last = count == (sign > 0 ? 1 : 0);
-  if (!first_or_last) return;
-  for (const std::int64_t rank : {a, b}) {
-    (in_bag ? ranks_[rank].bag_peers : ranks_[rank].route_peers) += sign;
+// What computing a share takes, exchanges around attention included: tokens go to the heads of the
+// other ranks, and theirs come to its heads.
+void StepTimes::add_share(RankState& to, std::int64_t i, const Share& share,
+                          std::span<const Share> bag, std::int64_t sign) const {
+  const std::int64_t length = problem_.lengths[i], heads = problem_.heads;
+  to.compute += sign * model_.compute(i, share.tokens, share.heads);
+  to.tokens += sign * share.tokens;
+  to.attention_tokens += sign * length * share.heads;
+  if (bag.size() == 1) return;
+  std::int64_t near_tokens = 0, near_heads = 0;  // of the bag on the node
+  const std::int64_t node = model_.node(share.rank);
+  for (const Share& other : bag) {
+    if (model_.node(other.rank) != node) continue;
+    near_tokens += other.tokens;
+    near_heads += other.heads;
   }
+  to.heads_out[0] += sign * share.tokens * (near_heads - share.heads);
+  to.heads_in[0] += sign * share.heads * (near_tokens - share.tokens);
+  to.heads_out[1] += sign * share.tokens * (heads - near_heads);
+  to.heads_in[1] += sign * share.heads * (length - near_tokens);
+}
+
+void StepTimes::meet(PairCounts& pairs, std::int64_t RankState::*peers, std::int64_t a,
+                     std::int64_t b, std::int64_t sign) {
+  const bool first_or_last = pairs.add(a, b, sign) == (sign > 0 ? 1 : 0);
+  if (!first_or_last) return;
+  ranks_[a].*peers += sign;
+  ranks_[b].*peers += sign;
 }
 
 void StepTimes::update(std::int64_t rank) {
   RankState& of = ranks_[rank];
   excess_ -= excess_of(of.time);
-  of.time = model_.at_speed_of(rank, of.compute) + of.bag_peers * model_.per_bag_peer() +
-            of.route_peers * model_.per_route_peer();
-  for (const bool far : {false, true}) {
-    of.time += model_.of_attention_rows(std::max(of.heads_out[far], of.heads_in[far]), far) +
-               model_.of_routed_rows(std::max(of.routed_out[far], of.routed_in[far]), far);
-  }
+  of.time = time_of(rank, of);
   excess_ += excess_of(of.time);
 }
 
-Work StepTimes::above(Ticks time) {
+Ticks StepTimes::time_of(std::int64_t rank, const RankState& state) const {
+  Ticks time = model_.at_speed_of(rank, state.compute) + state.bag_peers * model_.per_bag_peer() +
+               state.route_peers * model_.per_route_peer();
+  for (const bool far : {false, true}) {
+    time += model_.of_attention_rows(std::max(state.heads_out[far], state.heads_in[far]), far) +
+            model_.of_routed_rows(std::max(state.routed_out[far], state.routed_in[far]), far);
+  }
+  return time;
+}
+
+std::int64_t StepTimes::above(Ticks time) {
   constexpr std::int64_t kMost = std::int64_t{1} << 26;  // 256 ideal steps
   return std::min(std::max<Ticks>(time - kIdeal, 0) >> kDroppedBits, kMost);
 }
 
 Work StepTimes::excess_of(Ticks time) {
-  const Work excess = above(time);
-  return excess * excess * excess * excess;
+  const std::int64_t square = above(time) * above(time);
+  return Work{square} * square;
 }
 
 Work StepTimes::price_of_moving(std::int64_t slowest) const {
   const Work tokens = std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), Work{0});
-  const Work steepest = 4 * above(time(slowest)) * above(time(slowest)) * above(time(slowest));
+  const Work steepest =
+      Work{4} * above(time(slowest)) * above(time(slowest)) * above(time(slowest));
   return steepest * (kIdeal >> kDroppedBits) / 100 * problem_.ranks / std::max<Work>(tokens, 1);
 }
 

@@ -26,7 +26,7 @@ struct Share {
 /// date as sequences come and go.
 class StepTimes {
  public:
-  StepTimes(const PlanProblem& problem, const TickModel& model);
+  StepTimes(const PlanProblem& problem, const TickModel& model, const Pods& pods);
 
   void place(std::int64_t i, std::span<const Share> shares);
   void place_whole(std::int64_t i, std::int64_t rank);
@@ -43,6 +43,8 @@ class StepTimes {
   /// What a search makes small: the sum over ranks of a steep power of the time above the ideal, so
   /// that the slowest rank matters most and yet every exchange saved counts.
   Work excess() const { return excess_; }
+  /// What it would be with sequence i, which is not placed, in these shares.
+  Work excess_with(std::int64_t i, std::span<const Share> shares) const;
   /// What computing a token away from home may cost in excess: staying is preferred where balance
   /// gains little. Moving as many tokens as an average rank has must save a hundredth of a step of
   /// `slowest`.
@@ -70,12 +72,14 @@ class StepTimes {
   };
 
   void change(std::int64_t i, std::int64_t sign);
-  void change_pair(RankState& one, RankState& other, const Share& a, const Share& b,
-                   std::int64_t sign);
-  void meet(std::int64_t a, std::int64_t b, bool in_bag, std::int64_t sign);
+  void add_share(RankState& to, std::int64_t i, const Share& share, std::span<const Share> bag,
+                 std::int64_t sign) const;
+  void meet(PairCounts& pairs, std::int64_t RankState::*peers, std::int64_t a, std::int64_t b,
+            std::int64_t sign);
   void update(std::int64_t rank);
+  Ticks time_of(std::int64_t rank, const RankState& state) const;
   /// Above the ideal, in units that keep its fourth power small.
-  static Work above(Ticks time);
+  static std::int64_t above(Ticks time);
   static Work excess_of(Ticks time);
 
   const PlanProblem& problem_;
@@ -83,7 +87,7 @@ class StepTimes {
   std::vector<RankState> ranks_;
   std::vector<Slot> slots_;
   std::vector<Share> arena_;
-  PairCounts pairs_;
+  PairCounts bag_pairs_, route_pairs_;
   Work excess_ = 0;
   std::int64_t moved_ = 0, crossed_ = 0;
 };
