@@ -12,6 +12,7 @@ install(EXPORT KnapFormerPlan NAMESPACE KnapFormer:: DESTINATION "${package_dir}
   FILE KnapFormerPlanTargets.cmake)
 install(DIRECTORY include/knapformer/plan DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/knapformer"
   FILES_MATCHING PATTERN "*.hpp")
+install(FILES include/knapformer/knapformer_plan.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/knapformer")
 
 if(KNAPFORMER_ENABLE_RUNTIME)
   # Programs and shared libraries find ours beside them, and Kokkos, MPI and HDF5 where they are now.
@@ -23,7 +24,7 @@ if(KNAPFORMER_ENABLE_RUNTIME)
   install(EXPORT KnapFormerRuntime NAMESPACE KnapFormer:: DESTINATION "${package_dir}"
     FILE KnapFormerRuntimeTargets.cmake)
   install(DIRECTORY include/knapformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    FILES_MATCHING PATTERN "*.hpp")
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 
   # What a static library links privately, as files: whoever links it need not search again.
   set(hdf5_libraries ${HDF5_C_LIBRARIES})

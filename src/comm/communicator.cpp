@@ -168,6 +168,7 @@ int Communicator::rank() const { return data_->rank; }
 int Communicator::size() const { return data_->size; }
 int Communicator::root_rank(int member) const { return data_->root_rank(member); }
 MPI_Comm Communicator::mpi() const { return data_->comm; }
+bool Communicator::usable() const { return !data_->control->failed(); }
 CommunicatorTimes Communicator::times() const { return data_->times; }
 void Communicator::record_hidden(const Seconds& hidden) const { data_->times.hidden += hidden; }
 const CommunicatorOptions& Communicator::options() const { return data_->options; }

@@ -126,6 +126,9 @@ class Communicator {
   const CommunicatorOptions& options() const;
   TransportKind transport() const;  ///< the one in use: kMpi or kNccl
 
+  /// False once a failure has made it useless, see above. Not collective.
+  bool usable() const;
+
   CommunicatorTimes times() const;
   /// Adds to times().hidden, for operations made of those below.
   void record_hidden(const Seconds& hidden) const;
