@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The KnapFormer authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The package KnapFormer: component `plan` with KnapFormer::plan, and component `knapformer` with
-# KnapFormer::knapformer where the runtime is built. Relocatable.
+# The package KnapFormer: component `plan` with KnapFormer::plan, component `knapformer` with
+# KnapFormer::knapformer where the runtime is built, and component `fortran` with KnapFormer::fortran
+# where the module is. Relocatable.
 
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/KnapFormer")
@@ -25,6 +26,13 @@ if(KNAPFORMER_ENABLE_RUNTIME)
     FILE KnapFormerRuntimeTargets.cmake)
   install(DIRECTORY include/knapformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
     FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+
+  if(KNAPFORMER_ENABLE_FORTRAN)
+    set_target_properties(knapformer_fortran PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+    install(TARGETS knapformer_fortran EXPORT KnapFormerRuntime)
+    get_target_property(modules knapformer_fortran Fortran_MODULE_DIRECTORY)
+    install(DIRECTORY "${modules}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/knapformer/fortran")
+  endif()
 
   # What a static library links privately, as files: whoever links it need not search again.
   set(hdf5_libraries ${HDF5_C_LIBRARIES})

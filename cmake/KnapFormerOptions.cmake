@@ -3,6 +3,7 @@
 
 option(KNAPFORMER_ENABLE_RUNTIME "Build the library on Kokkos and MPI and the program; off: the planner alone" ON)
 option(KNAPFORMER_ENABLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
+option(KNAPFORMER_ENABLE_FORTRAN "Build the Fortran module `knapformer` (needs a compiler of Fortran 2018)" OFF)
 option(KNAPFORMER_ENABLE_NCCL "Move tokens between CUDA devices with NCCL; needs a Kokkos with CUDA" OFF)
 option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, without running it (target cuda-check)" OFF)
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
@@ -24,7 +25,9 @@ endif()
 
 # Warnings are for us: they are never exported to consumers.
 function(knapformer_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
+    $<$<COMPILE_LANG_AND_ID:Fortran,GNU>:-Wall -std=f2018>)
 endfunction()
 
 # Sanitizers reach the test programs too, through the build interface only.
