@@ -8,6 +8,29 @@
 namespace knapformer {
 namespace {
 
+struct OfRank {
+  std::int64_t rank;
+  std::int64_t value;
+};
+
+// The values of every rank, side by side.
+class ByRank {
+ public:
+  ByRank(std::int64_t ranks, std::span<const OfRank> all)
+      : offsets_(ranks + 1), values_(all.size()) {
+    for (const OfRank& one : all) ++offsets_[one.rank + 1];
+    std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+    std::vector<std::int64_t> next(offsets_.begin(), offsets_.end() - 1);
+    for (const OfRank& one : all) values_[next[one.rank]++] = one.value;
+  }
+  std::span<const std::int64_t> of(std::int64_t rank) const {
+    return std::span(values_).subspan(offsets_[rank], offsets_[rank + 1] - offsets_[rank]);
+  }
+
+ private:
+  std::vector<std::int64_t> offsets_, values_;
+};
+
 class TrafficCount {
  public:
   TrafficCount(const PlacedSequences& placed, std::int64_t ranks_per_node)
@@ -37,6 +60,8 @@ class TrafficCount {
       const bool far = node(chunk.rank) != node(home);
       traffic_[chunk.rank].routed_in[far] += chunk.tokens;
       traffic_[home].routed_out[far] += chunk.tokens;
+      routed_.push_back({chunk.rank, home});
+      routed_.push_back({home, chunk.rank});
     }
   }
 
@@ -47,6 +72,7 @@ class TrafficCount {
       heads_on_node_[node(chunk.rank)] += chunk.heads;
     }
     for (const Chunk& chunk : bag) {
+      split_.push_back({chunk.rank, i});
       RankTraffic& traffic = traffic_[chunk.rank];
       const std::int64_t tokens = tokens_on_node_[node(chunk.rank)];
       const std::int64_t heads = heads_on_node_[node(chunk.rank)];
@@ -62,26 +88,14 @@ class TrafficCount {
   }
 
   void count_peers() {
-    std::vector<std::int64_t> offsets(placed_.ranks + 1);
-    for (const Chunk& chunk : placed_.all_chunks) ++offsets[chunk.rank + 1];
-    std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
-    std::vector<std::int64_t> computed(placed_.all_chunks.size());
-    std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
-    for (std::int64_t i = 0; i < placed_.size(); ++i) {
-      for (const Chunk& chunk : placed_.chunks(i)) computed[next[chunk.rank]++] = i;
-    }
-    std::int64_t loaded = 0;  // sequences are ordered by home
+    const ByRank routed(placed_.ranks, routed_);
+    const ByRank split(placed_.ranks, split_);
     for (std::int64_t rank = 0; rank < placed_.ranks; ++rank) {
-      const auto here =
-          std::span(computed).subspan(offsets[rank], offsets[rank + 1] - offsets[rank]);
       start(rank);
-      for (; loaded < placed_.size() && placed_.homes[loaded] == rank; ++loaded) {
-        for (const Chunk& chunk : placed_.chunks(loaded)) meet(chunk.rank);
-      }
-      for (const std::int64_t i : here) meet(placed_.homes[i]);
+      for (const std::int64_t other : routed.of(rank)) meet(other);
       traffic_[rank].route_peers = met_;
       start(rank);
-      for (const std::int64_t i : here) {
+      for (const std::int64_t i : split.of(rank)) {
         for (const Chunk& chunk : placed_.chunks(i)) meet(chunk.rank);
       }
       traffic_[rank].bag_peers = met_;
@@ -101,6 +115,8 @@ class TrafficCount {
   const PlacedSequences& placed_;
   std::int64_t ranks_per_node_;
   std::vector<RankTraffic> traffic_;
+  std::vector<OfRank> routed_;  // the other rank
+  std::vector<OfRank> split_;   // a sequence that it shares
   std::vector<std::int64_t> met_by_;
   std::int64_t visit_ = -1;
   std::int64_t met_ = 0;

@@ -163,7 +163,8 @@ class Elastic {
     if (capped()) return add(order());
     const auto& homes = problem_.homes;
     for (std::int64_t first = 0, end = 0; first < std::ssize(homes); first = end) {
-      while (end < std::ssize(homes) && pods_.of(homes[end]) == pods_.of(homes[first])) ++end;
+      const std::int64_t pod = pods_.of(homes[first]);
+      while (end < std::ssize(homes) && pods_.contains(pod, homes[end])) ++end;
       add(work_order_.of(first, end));
     }
   }
@@ -343,8 +344,12 @@ class Elastic {
 
   Assignment chunks() const {
     Assignment out;
+    out.chunk_offsets.assign(1, 0);
     out.chunk_offsets.reserve(problem_.lengths.size() + 1);
-    out.chunk_offsets.push_back(0);
+    for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
+      out.chunk_offsets.push_back(out.chunk_offsets.back() + std::ssize(times_.shares(i)));
+    }
+    out.chunks.reserve(out.chunk_offsets.back());
     for (std::int64_t i = 0; i < std::ssize(problem_.lengths); ++i) {
       Chunk chunk;
       for (const Share& share : times_.shares(i)) {
@@ -352,7 +357,6 @@ class Elastic {
                  chunk.first_head + chunk.heads, share.heads};
         out.chunks.push_back(chunk);
       }
-      out.chunk_offsets.push_back(std::ssize(out.chunks));
     }
     return out;
   }

@@ -16,16 +16,18 @@ namespace knapformer {
 class PairCounts {
  public:
   explicit PairCounts(const Pods& pods)
-      : pods_(pods), near_(pods.count() * pods.size() * pods.size()), entries_(kSmallest) {}
+      : pods_(pods), near_(pods.ranks() * pods.size()), entries_(kSmallest) {}
 
   std::int64_t of(std::int64_t a, std::int64_t b) const {
-    if (pods_.of(a) == pods_.of(b)) return near_[near(a, b)];
+    if (const Place place(pods_, a, b); place.near) return near_[place.at];
     return entries_[find(key(a, b))].count;
   }
 
   /// Adds `change` to the count of two ranks and returns it.
   std::int64_t add(std::int64_t a, std::int64_t b, std::int64_t change) {
-    if (pods_.of(a) == pods_.of(b)) return near_[near(a, b)] += static_cast<std::int32_t>(change);
+    if (const Place place(pods_, a, b); place.near) {
+      return near_[place.at] += static_cast<std::int32_t>(change);
+    }
     if (2 * used_ >= entries_.size()) grow();
     Entry& entry = entries_[find(key(a, b))];
     if (entry.key < 0) {
@@ -42,10 +44,17 @@ class PairCounts {
     std::int64_t count = 0;
   };
 
-  std::int64_t near(std::int64_t a, std::int64_t b) const {
-    const std::int64_t last = std::max(a, b);
-    return last * pods_.size() + std::min(a, b) - pods_.first(pods_.of(last));
-  }
+  // In the table, for ranks of one pod.
+  struct Place {
+    Place(const Pods& pods, std::int64_t a, std::int64_t b) {
+      const std::int64_t last = std::max(a, b);
+      const std::int64_t within = std::min(a, b) - pods.first(pods.of(last));
+      near = within >= 0;
+      at = last * pods.size() + within;
+    }
+    bool near;
+    std::int64_t at;
+  };
 
   std::int64_t key(std::int64_t a, std::int64_t b) const {
     return std::min(a, b) * pods_.ranks() + std::max(a, b);

@@ -80,23 +80,26 @@ void PodBalance::leave_full_pods() {
   leaving_.clear();
   for (std::int64_t pod = 0; pod < pods_.count(); ++pod) {
     Ticks surplus = -room(pod, fair_);
-    std::vector<std::int64_t> stay;
-    for (const std::int64_t i : members_[pod]) {
-      const bool leaves = needs_[i] > 0 && needs_[i] <= surplus;
-      if (leaves) {
-        leaving_.push_back({i, pod});
-        surplus -= needs_[i];
+    if (surplus <= 0) continue;
+    auto& members = members_[pod];
+    const auto leave = [&](std::int64_t i) {
+      leaving_.push_back({-needs_[i], i, pod});
+      surplus -= needs_[i];
+      used_[pod] -= needs_[i];
+    };
+    auto stay = members.begin();
+    for (const std::int64_t i : members) {
+      if (needs_[i] > 0 && needs_[i] <= surplus) {
+        leave(i);
       } else {
-        stay.push_back(i);
+        *stay++ = i;
       }
     }
-    if (surplus > kTooMuch && !stay.empty()) {  // the smallest mends it
-      leaving_.push_back({stay.back(), pod});
-      surplus -= needs_[stay.back()];
-      stay.pop_back();
+    members.erase(stay, members.end());
+    if (surplus > kTooMuch && !members.empty()) {  // the smallest mends it
+      leave(members.back());
+      members.pop_back();
     }
-    used_[pod] += surplus + room(pod, fair_);
-    members_[pod] = std::move(stay);
   }
 }
 
@@ -104,7 +107,7 @@ void PodBalance::fill_free_pods() {
   const auto more_needed = [&](std::int64_t a, std::int64_t b) {
     return needs_[a] != needs_[b] ? needs_[a] > needs_[b] : a < b;
   };
-  std::ranges::sort(leaving_, more_needed, &Leaving::sequence);
+  std::ranges::sort(leaving_);
   std::vector<std::pair<Ticks, std::int64_t>> heap;  // by room; the lower index wins ties
   for (std::int64_t pod = 0; pod < pods_.count(); ++pod) heap.emplace_back(room(pod, fair_), -pod);
   std::ranges::make_heap(heap);
@@ -120,14 +123,14 @@ void PodBalance::fill_free_pods() {
     heap.emplace_back(room(pod, fair_), -pod);
     std::ranges::push_heap(heap);
   };
-  for (const auto& [i, from] : leaving_) {
+  for (const auto& [less_need, i, from] : leaving_) {
     std::int64_t pod = take_roomiest();
     if (pod == from) {  // left for good
       pod = take_roomiest();
       put_back(from);
     }
     members_[pod].push_back(i);
-    used_[pod] += needs_[i];
+    used_[pod] -= less_need;
     put_back(pod);
   }
   for (std::int64_t pod = 0; pod < pods_.count(); ++pod) {

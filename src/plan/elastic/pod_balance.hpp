@@ -59,8 +59,10 @@ class PodBalance {
   std::vector<std::int64_t> tokens_, most_tokens_;
   std::vector<std::vector<std::int64_t>> members_;  // from the largest need to the smallest
   struct Leaving {
+    Ticks less_need;
     std::int64_t sequence;
     std::int64_t from;  // the pod
+    auto operator<=>(const Leaving&) const = default;
   };
   std::vector<Leaving> leaving_;
   Ticks fair_ = 0;  // the level if all pods had the same

@@ -41,13 +41,15 @@ void PodFilling::sort_out(std::int64_t pod, std::span<const std::int64_t> sequen
     const std::int64_t home = problem_.homes[i];
     const bool is_long = model_.whole(i) > most;
     (is_long ? long_ : short_).push_back(i);
-    if (pods_.of(home) == pod && !is_long) home_work_[home - pods_.first(pod)] += model_.whole(i);
+    if (pods_.contains(pod, home) && !is_long)
+      home_work_[home - pods_.first(pod)] += model_.whole(i);
   }
 }
 
 bool PodFilling::stays_home(std::int64_t i, std::int64_t pod) const {
   const std::int64_t home = problem_.homes[i];
-  return pods_.of(home) == pod && sharing_.with_whole(i, home) <= time_ && sharing_.fits(i, home);
+  return pods_.contains(pod, home) && sharing_.with_whole(i, home) <= time_ &&
+         sharing_.fits(i, home);
 }
 
 void PodFilling::place_long(std::int64_t pod) {

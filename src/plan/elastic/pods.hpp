@@ -21,6 +21,9 @@ class Pods {
   std::int64_t size() const { return size_; }
   std::int64_t count() const { return (ranks_ + size_ - 1) / size_; }
   std::int64_t of(std::int64_t rank) const { return rank / size_; }
+  bool contains(std::int64_t pod, std::int64_t rank) const {
+    return first(pod) <= rank && rank < end(pod);
+  }
   std::int64_t first(std::int64_t pod) const { return pod * size_; }
   std::int64_t end(std::int64_t pod) const { return std::min(ranks_, (pod + 1) * size_); }
 

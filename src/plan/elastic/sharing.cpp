@@ -11,7 +11,10 @@
 namespace knapformer {
 namespace {
 
-Work times_part(Work value, std::int64_t part) { return (value * part) >> Sharing::kWholeBits; }
+// Not more than the value: parts are of a whole.
+std::int64_t times_part(std::int64_t value, std::int64_t part) {
+  return static_cast<std::int64_t>((Work{value} * part) >> Sharing::kWholeBits);
+}
 
 }  // namespace
 
@@ -43,38 +46,44 @@ void Sharing::start(std::int64_t i, std::span<const std::int64_t> ranks) {
 // What all of the sequence would take each rank, if it talked about it as it does with its part.
 void Sharing::find_slopes(std::int64_t i) {
   const TickModel& model = times_.model();
-  const std::int64_t rows = problem_.lengths[i] * problem_.heads;
-  const std::int64_t home = problem_.homes[i];
+  const std::int64_t length = problem_.lengths[i], rows = length * problem_.heads;
+  const std::int64_t home = problem_.homes[i], home_node = model.node(home);
+  const Ticks whole = model.whole(i);
+  const Ticks talk_near = model.of_attention_rows(rows, false);
+  const Ticks talk_far = model.of_attention_rows(rows, true);
+  const Ticks routed_near = model.of_routed_rows(length, false);
+  const Ticks routed_far = model.of_routed_rows(length, true);
   for (Part& own : parts_) {
-    std::int64_t near = 0, far = 0;
+    const std::int64_t node = model.node(own.rank);
+    std::int64_t near = -own.part, far = 0;
     for (const Part& other : parts_) {
-      if (&other == &own) continue;
-      (model.node(other.rank) == model.node(own.rank) ? near : far) += other.part;
+      (model.on_node(node, other.rank) ? near : far) += other.part;
     }
-    Work slope = model.at_speed_of(own.rank, model.whole(i));
-    slope += times_part(model.of_attention_rows(rows, false), near);
-    slope += times_part(model.of_attention_rows(rows, true), far);
-    if (own.rank != home) {
-      slope += model.of_routed_rows(problem_.lengths[i], model.node(own.rank) != model.node(home));
-    }
+    Work slope = model.at_speed_of(own.rank, whole);
+    slope += times_part(talk_near, near);
+    slope += times_part(talk_far, far);
+    if (own.rank != home) slope += node == home_node ? routed_near : routed_far;
     own.slope = static_cast<Ticks>(std::max<Work>(slope, 1));
   }
 }
 
-// The level at which the parts add up to a whole, over the ranks that start below it.
-void Sharing::find_level() {
-  constexpr int kInverseBits = 60;
+void Sharing::sort_by_start() {
   by_start_.clear();
   for (Part& part : parts_) by_start_.push_back(&part);
   std::ranges::sort(by_start_, [](const Part* a, const Part* b) {
     return a->start != b->start ? a->start < b->start : a->rank < b->rank;
   });
+}
+
+// The level at which the parts add up to a whole, over the ranks that start below it.
+void Sharing::find_level() {
+  constexpr int kInverseBits = 60;
   Work inverses = 0, weighted = 0, level = 0;
   for (const Part* part : by_start_) {
     if (inverses > 0 && level <= part->start) break;
-    const Work inverse = (Work{1} << kInverseBits) / part->slope;
-    inverses += std::max<Work>(inverse, 1);
-    weighted += std::max<Work>(inverse, 1) * part->start;
+    const Work inverse = std::max<std::int64_t>((std::int64_t{1} << kInverseBits) / part->slope, 1);
+    inverses += inverse;
+    weighted += inverse * part->start;
     level = ((Work{1} << kInverseBits) + weighted) / inverses;
   }
   for (Part& part : parts_) {
@@ -87,6 +96,7 @@ void Sharing::find_level() {
 std::span<const Share> Sharing::level(std::int64_t i, std::span<const std::int64_t> ranks) {
   start(i, ranks);
   if (ranks.size() > 1) {
+    sort_by_start();
     for (int round = 0; round < 2; ++round) {
       find_slopes(i);
       find_level();
@@ -102,7 +112,7 @@ std::int64_t Sharing::part_until(std::int64_t i, std::int64_t rank, std::int64_t
   Work room = time - times_.time(rank) - (ranks - 1) * model.per_bag_peer();
   if (room <= 0) return 0;
   const Work compute = model.at_speed_of(rank, model.whole(i));
-  const Work talk = model.of_attention_rows(problem_.lengths[i] * problem_.heads, false);
+  const Ticks talk = model.of_attention_rows(problem_.lengths[i] * problem_.heads, false);
   Work routed = 0;
   if (rank != home) {
     routed = model.of_routed_rows(problem_.lengths[i], model.node(rank) != model.node(home));
@@ -143,9 +153,9 @@ std::span<const Share> Sharing::whole_heads_and_tokens(std::int64_t i) {
 void Sharing::find_least_heads(std::int64_t i) {
   const TickModel& model = times_.model();
   const Ticks per_head = model.of_heads(i, 1);
+  if (problem_.max_tokens == PlanRequest::kNoCap || per_head == 0) return;
   for (Part& part : parts_) {
-    part.least_heads = 1;
-    if (part.most_tokens >= problem_.lengths[i] || per_head == 0) continue;
+    if (part.most_tokens >= problem_.lengths[i]) continue;
     const Work work = times_part(model.whole(i), part.part);
     const Work by_tokens = model.compute(i, std::max<std::int64_t>(part.most_tokens, 0), 0);
     part.least_heads = static_cast<std::int64_t>(

@@ -60,6 +60,7 @@ class Sharing {
   std::int64_t head_room(std::int64_t i, std::int64_t rank) const;
   void start(std::int64_t i, std::span<const std::int64_t> ranks);
   void find_slopes(std::int64_t i);
+  void sort_by_start();
   void find_level();
   std::span<const Share> whole_heads_and_tokens(std::int64_t i);
   void find_least_heads(std::int64_t i);

@@ -43,7 +43,7 @@ void StepTimes::remove(std::int64_t i) {
 }
 
 void StepTimes::change(std::int64_t i, std::int64_t sign) {
-  const std::int64_t home = problem_.homes[i];
+  const std::int64_t home = problem_.homes[i], home_node = model_.node(home);
   const auto bag = shares(i);
   bool home_changes = false;
   for (std::size_t k = 0; k < bag.size(); ++k) {
@@ -53,7 +53,7 @@ void StepTimes::change(std::int64_t i, std::int64_t sign) {
       meet(bag_pairs_, &RankState::bag_peers, a.rank, b.rank, sign);
     }
     if (a.rank == home) continue;
-    const bool far = model_.node(a.rank) != model_.node(home);
+    const bool far = !model_.on_node(home_node, a.rank);
     ranks_[a.rank].routed_in[far] += sign * a.tokens;
     ranks_[home].routed_out[far] += sign * a.tokens;
     moved_ += sign * a.tokens;
@@ -66,7 +66,7 @@ void StepTimes::change(std::int64_t i, std::int64_t sign) {
 }
 
 Work StepTimes::excess_with(std::int64_t i, std::span<const Share> shares) const {
-  const std::int64_t home = problem_.homes[i];
+  const std::int64_t home = problem_.homes[i], home_node = model_.node(home);
   RankState at_home = ranks_[home];
   RankState other;
   Work excess = excess_ - excess_of(at_home.time);
@@ -79,7 +79,7 @@ Work StepTimes::excess_with(std::int64_t i, std::span<const Share> shares) const
       rank.bag_peers += a.rank != b.rank && bag_pairs_.of(a.rank, b.rank) == 0;
     }
     if (is_home) continue;
-    const bool far = model_.node(a.rank) != model_.node(home);
+    const bool far = !model_.on_node(home_node, a.rank);
     const bool first = route_pairs_.of(a.rank, home) == 0;
     other.routed_in[far] += a.tokens;
     other.route_peers += first;
@@ -102,7 +102,7 @@ void StepTimes::add_share(RankState& to, std::int64_t i, const Share& share,
   std::int64_t near_tokens = 0, near_heads = 0;  // of the bag on the node
   const std::int64_t node = model_.node(share.rank);
   for (const Share& other : bag) {
-    if (model_.node(other.rank) != node) continue;
+    if (!model_.on_node(node, other.rank)) continue;
     near_tokens += other.tokens;
     near_heads += other.heads;
   }

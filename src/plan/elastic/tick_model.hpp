@@ -49,6 +49,10 @@ class TickModel {
   Ticks per_bag_peer() const { return per_bag_peer_; }
   Ticks per_route_peer() const { return per_route_peer_; }
   std::int64_t node(std::int64_t rank) const { return rank / ranks_per_node_; }
+  bool on_node(std::int64_t node, std::int64_t rank) const {
+    const std::int64_t first = node * ranks_per_node_;
+    return first <= rank && rank - first < ranks_per_node_;
+  }
 
  private:
   // Exchanges as long as this are too long anyway: sums of such stay within 64 bits.
