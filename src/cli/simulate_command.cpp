@@ -39,6 +39,8 @@ struct Options {
   TransformerConfig model{.layers = 2, .d_model = 256, .heads = 4, .d_ffn = 0};
   std::string dtype = "float";
   double learning_rate = 0.01;
+  std::int64_t micro_batches = 1;
+  LossMean loss_mean = LossMean::kTokens;
   std::int64_t steps = 20;
   std::int64_t warmup = 2;
   std::optional<double> peak_gflops;
@@ -137,7 +139,9 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                       .steps = options.steps,
                       .warmup = options.warmup,
                       .seed = options.data.seed,
-                      .learning_rate = options.learning_rate};
+                      .learning_rate = options.learning_rate,
+                      .micro_batches = options.micro_batches,
+                      .loss_mean = options.loss_mean};
     run.simulation.slowdowns = slowdowns(options.slow_ranks, world.size());
     CostModel::transformer(options.model.d_model, run.simulation.gamma);
     TransformerConfig& model = run.simulation.model;
@@ -169,6 +173,8 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                 .gamma = run.simulation.gamma,
                 .dtype = options.dtype,
                 .threads = exec.concurrency(),
+                .micro_batches = options.micro_batches,
+                .loss_mean = std::string(name_of(options.loss_mean)),
                 .seed = options.data.seed,
                 .data = run.data->describe(),
                 .command_line = options.command_line};
@@ -287,6 +293,20 @@ void add_model_options(CLI::App& simulate, Options& options) {
       "keep all activations instead of recomputing blocks");
   model->add_option("--learning-rate", options.learning_rate, "of gradient descent")
       ->capture_default_str();
+  model
+      ->add_option("--micro-batches", options.micro_batches,
+                   "that each step's batch is cut into, one after another; their gradients add up")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  model
+      ->add_option_function<std::string>(
+          "--normalize",
+          [&options](const std::string& by) {
+            options.loss_mean = by == "samples" ? LossMean::kSamples : LossMean::kTokens;
+          },
+          "the loss is a mean over tokens or samples of the step")
+      ->check(CLI::IsMember({"tokens", "samples"}))
+      ->default_str("tokens");
 }
 
 void add_run_options(CLI::App& simulate, Options& options) {

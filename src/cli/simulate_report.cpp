@@ -53,6 +53,9 @@ std::string describe_run(const SimulationReport& report) {
     if (slowdown > 1)
       out += fmt::format("slowed rank {} computes {:g} times slower\n", r, slowdown);
   }
+  out += fmt::format(
+      "loss   mean over {}{}\n", run.loss_mean,
+      run.micro_batches > 1 ? fmt::format(", in {} micro-batches a step", run.micro_batches) : "");
   out += fmt::format("steps  {} of each placement, taking turns, after {} to warm up\n",
                      report.options.steps, report.options.warmup);
   return out;
@@ -192,6 +195,8 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"peak_measured", report.peak_measured},
           {"machine", machine_json(report.options.machine)},
           {"adapt_to_speed", report.options.adapt_to_speed},
+          {"micro_batches", run.micro_batches},
+          {"loss_mean", run.loss_mean},
           {"slowdowns", report.options.slowdowns},  // empty when no rank is slowed
           {"steps", report.options.steps},
           {"warmup", report.options.warmup},

@@ -10,12 +10,13 @@ namespace knapformer::kernels {
 
 template <class T>
 double squared_error(const Device& exec, const MatrixIn<T>& y, const MatrixIn<T>& target,
-                     double scale, const Matrix<T>& dy) {
+                     const VectorIn<double>& scales, const Matrix<T>& dy) {
   const auto rows = static_cast<std::int64_t>(y.extent(0));
   const auto d = static_cast<std::int64_t>(y.extent(1));
   require_extents("squared_error: target", target, {rows, d});
+  require_extents("squared_error: scales", scales, {rows});
   require_extents("squared_error: dy", dy, {rows, d});
-  double squares = 0;
+  double error = 0;
   if (rows > 0) {
     // One row a league member: the reduction's tree depends on the shape and the threads alone.
     Kokkos::parallel_reduce(
@@ -25,22 +26,24 @@ double squared_error(const Device& exec, const MatrixIn<T>& y, const MatrixIn<T>
           const T* const a = &y(row, 0);
           const T* const b = &target(row, 0);
           T* const to = &dy(row, 0);
+          const double scale = scales(row);
           const double own = lane_sum<double>(member, d, [=](std::int64_t c) {
             const T difference = a[c] - b[c];
             to[c] = T(scale) * difference;
             return static_cast<double>(difference) * static_cast<double>(difference);
           });
-          Kokkos::single(Kokkos::PerThread(member), [&] { sum += own; });
+          Kokkos::single(Kokkos::PerThread(member), [&] { sum += scale / 2 * own; });
         },
-        squares);
+        error);
   }
   exec.fence("KnapFormer::squared_error");
-  return scale / 2 * squares;
+  return error;
 }
 
 template double squared_error<float>(const Device&, const MatrixIn<float>&, const MatrixIn<float>&,
-                                     double, const Matrix<float>&);
+                                     const VectorIn<double>&, const Matrix<float>&);
 template double squared_error<double>(const Device&, const MatrixIn<double>&,
-                                      const MatrixIn<double>&, double, const Matrix<double>&);
+                                      const MatrixIn<double>&, const VectorIn<double>&,
+                                      const Matrix<double>&);
 
 }  // namespace knapformer::kernels

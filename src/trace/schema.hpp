@@ -49,6 +49,8 @@ inline constexpr std::tuple kHeaderAttributes{
     Attribute{"gamma", &TraceHeader::gamma},
     Attribute{"dtype", &TraceHeader::dtype},
     Attribute{"threads", &TraceHeader::threads},
+    Attribute{"micro_batches", &TraceHeader::micro_batches},
+    Attribute{"loss_mean", &TraceHeader::loss_mean},
     Attribute{"seed", &TraceHeader::seed},
     Attribute{"data", &TraceHeader::data},
     Attribute{"command_line", &TraceHeader::command_line},

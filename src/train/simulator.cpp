@@ -11,6 +11,7 @@
 #include <knapformer/train/trainer.hpp>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -43,41 +44,64 @@ ClockKind choose_clock(const Communicator& world, const Device& exec) {
   return shared ? ClockKind::kCpu : ClockKind::kWall;
 }
 
-TraceGroup describe_group(const Plan& plan) {
-  const PlanReport& report = plan.report();
-  return {.plan_hash = plan.hash(),
-          .max_over_mean_before = report.max_over_mean_before,
-          .max_over_mean_after = report.max_over_mean,
-          .max_over_min_before = report.max_over_min_before,
-          .max_over_min_after = report.max_over_min,
-          .lower_bound_gap = report.lower_bound_gap,
-          .moved_tokens = report.moved_tokens,
-          .total_tokens = report.total_tokens,
-          .plan_seconds = report.plan_seconds};
+/// Ratios are means over micro-batches, weighted by work: the largest works added up over the means
+/// added up, as ranks wait for each other in every micro-batch.
+TraceGroup describe_group(const std::vector<Routing>& routings) {
+  const auto work = [](const Routing& routing) {
+    const std::vector<double>& of_ranks = routing.plan().report().work_after;
+    return std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0);
+  };
+  double all_work = 0;
+  for (const Routing& routing : routings) all_work += work(routing);
+  TraceGroup group{.plan_hash = 0,
+                   .max_over_mean_before = 0,
+                   .max_over_mean_after = 0,
+                   .max_over_min_before = 0,
+                   .max_over_min_after = 0};
+  for (const Routing& routing : routings) {
+    const PlanReport& report = routing.plan().report();
+    const double weight =
+        all_work > 0 ? work(routing) / all_work : 1 / static_cast<double>(routings.size());
+    const auto add = [weight](double& sum, double ratio) {
+      if (weight > 0) sum += weight * ratio;
+    };
+    add(group.max_over_mean_before, report.max_over_mean_before);
+    add(group.max_over_mean_after, report.max_over_mean);
+    add(group.max_over_min_before, report.max_over_min_before);
+    add(group.max_over_min_after, report.max_over_min);
+    add(group.lower_bound_gap, report.lower_bound_gap);
+    group.plan_hash = group.plan_hash * 0x9e3779b97f4a7c15 + routing.plan().hash();
+    group.moved_tokens += report.moved_tokens;
+    group.total_tokens += report.total_tokens;
+    group.plan_seconds += report.plan_seconds;
+  }
+  return group;
 }
 
 TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
-  const Routing& routing = outcome.routing;
-  const PlanReport& report = routing.plan().report();
-  const auto me = static_cast<std::size_t>(routing.group().rank());
   const PhaseTimes& phases = outcome.phases;
-  return {.sequences = sequences,
-          .tokens_before = report.tokens_before[me],
-          .tokens_after = report.tokens_after[me],
-          .work_before = report.work_before[me],
-          .work_after = report.work_after[me],
-          .plan_seconds = phases[Phase::kPlan],
-          .route_seconds = phases[Phase::kRoute],
-          .exchange_seconds = phases[Phase::kExchange],
-          .compute_seconds = phases[Phase::kCompute],
-          .reduce_seconds = phases[Phase::kReduce],
-          .wait_seconds = phases[Phase::kWait],
-          .busy_seconds = phases.busy(),
-          .hidden_plan_seconds = outcome.hidden_plan,
-          .hidden_exchange_seconds = outcome.hidden_exchange,
-          .speed_estimate = outcome.speed_estimate,
-          .bytes_routed = outcome.bytes_routed,
-          .bytes_exchanged = outcome.bytes_exchanged};
+  TraceRank rank{.sequences = sequences,
+                 .plan_seconds = phases[Phase::kPlan],
+                 .route_seconds = phases[Phase::kRoute],
+                 .exchange_seconds = phases[Phase::kExchange],
+                 .compute_seconds = phases[Phase::kCompute],
+                 .reduce_seconds = phases[Phase::kReduce],
+                 .wait_seconds = phases[Phase::kWait],
+                 .busy_seconds = phases.busy(),
+                 .hidden_plan_seconds = outcome.hidden_plan,
+                 .hidden_exchange_seconds = outcome.hidden_exchange,
+                 .speed_estimate = outcome.speed_estimate,
+                 .bytes_routed = outcome.bytes_routed,
+                 .bytes_exchanged = outcome.bytes_exchanged};
+  for (const Routing& routing : outcome.routings) {
+    const PlanReport& report = routing.plan().report();
+    const auto me = static_cast<std::size_t>(routing.group().rank());
+    rank.tokens_before += report.tokens_before[me];
+    rank.tokens_after += report.tokens_after[me];
+    rank.work_before += report.work_before[me];
+    rank.work_after += report.work_after[me];
+  }
+  return rank;
 }
 
 /// Brings what each rank knows of a step together; every rank gets all of it.
@@ -94,10 +118,10 @@ TraceStep gather_step(const Communicator& world, const DataSource& data, const S
   for (int r = 0; r < world.size(); ++r) step.lengths.push_back(data.lengths(index, r));
   const auto sequences =
       static_cast<std::int64_t>(step.lengths[static_cast<std::size_t>(world.rank())].size());
-  const Mine mine{describe_group(outcome.routing.plan()), describe_rank(outcome, sequences),
+  const Mine mine{describe_group(outcome.routings), describe_rank(outcome, sequences),
                   outcome.seconds, outcome.loss, outcome.flops};
   const std::vector<Mine> all = world.all_gather(std::span<const Mine>(&mine, 1));
-  const int group_size = outcome.routing.group().size();
+  const int group_size = outcome.routings.front().group().size();
   for (int r = 0; r < world.size(); ++r) {
     const Mine& of = all[static_cast<std::size_t>(r)];
     if (r % group_size == 0) step.groups.push_back(of.group);
@@ -224,7 +248,11 @@ Simulation simulate(const Communicator& world, const Device& exec, const DataSou
   const Communicator group = world.split(group_size_of(options, world.size()));
   const auto trainer = [&](bool balance) {
     return Trainer<T>(world, Balancer(group, balancer_options(options, world, group, balance)),
-                      options.model, options.seed, options.learning_rate);
+                      options.model,
+                      {.seed = options.seed,
+                       .learning_rate = options.learning_rate,
+                       .micro_batches = options.micro_batches,
+                       .loss_mean = options.loss_mean});
   };
   Trainer<T> trainers[2] = {trainer(false), trainer(true)};
   const ClockOptions clock{.kind = choose_clock(world, exec), .slowdown = slowdown};
@@ -233,12 +261,20 @@ Simulation simulate(const Communicator& world, const Device& exec, const DataSou
   for (std::int64_t i = 0; i <= last; ++i) {
     const Batch<T> batch = make_synthetic_batch<T>(
         exec, data.lengths(i, world.rank()), options.model.d_model, options.seed, i, world.rank());
+    std::vector<Batch<T>> parts;
+    for (std::int64_t part = 0; part < options.micro_batches; ++part) {
+      parts.push_back(micro_batch(batch, part, options.micro_batches));
+    }
     std::optional<std::vector<std::int64_t>> next;
-    if (i < last) next = data.lengths(i + 1, world.rank());
+    if (i < last) {
+      next = data.lengths(i + 1, world.rank());
+      next->resize(next->size() / static_cast<std::size_t>(options.micro_batches));
+    }
     for (const bool second : {false, true}) {
       const bool balanced = second != (i % 2 == 1);
       world.barrier();  // so that the time of a step begins alike everywhere
-      const StepOutcome outcome = trainers[balanced].step(exec, batch, next, clock);
+      const StepOutcome outcome =
+          trainers[balanced].step(exec, std::span<const Batch<T>>(parts), next, clock);
       if (i < options.warmup) continue;
       double flops = 0;
       TraceStep step = gather_step(world, data, outcome, i, balanced, flops);

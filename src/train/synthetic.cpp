@@ -3,7 +3,9 @@
 
 #include <Kokkos_Core.hpp>
 #include <knapformer/train/synthetic.hpp>
+#include <numeric>
 #include <string>
+#include <utility>
 
 namespace knapformer {
 
@@ -64,6 +66,22 @@ Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> 
   return batch;
 }
 
+template <class T>
+Batch<T> micro_batch(const Batch<T>& batch, std::int64_t part, std::int64_t parts) {
+  const auto begin = batch.lengths.begin();
+  const std::int64_t sequences = std::ssize(batch.lengths);
+  const auto first = begin + sequences * part / parts;
+  const auto last = begin + sequences * (part + 1) / parts;
+  const std::int64_t row = std::accumulate(begin, first, std::int64_t{0});
+  const std::pair rows{row, std::accumulate(first, last, row)};
+  return {{first, last},
+          Kokkos::subview(batch.tokens, rows, Kokkos::ALL),
+          Kokkos::subview(batch.targets, rows, Kokkos::ALL),
+          Kokkos::subview(batch.positions, rows, Kokkos::ALL)};
+}
+
+template Batch<double> micro_batch(const Batch<double>&, std::int64_t, std::int64_t);
+template Batch<float> micro_batch(const Batch<float>&, std::int64_t, std::int64_t);
 template Batch<double> make_synthetic_batch(const Device&, std::span<const std::int64_t>,
                                             std::int64_t, std::uint64_t, std::int64_t, int);
 template Batch<float> make_synthetic_batch(const Device&, std::span<const std::int64_t>,

@@ -8,7 +8,8 @@
 #include <knapformer/comm/shared_error.hpp>
 #include <knapformer/kernels/squared_error.hpp>
 #include <knapformer/train/trainer.hpp>
-#include <limits>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -16,15 +17,19 @@ namespace knapformer {
 
 namespace descent {
 
+/// Divides the gradients by `count`, and takes a step down.
 template <class T>
-void update(const Device& exec, double rate, const Vector<T>& gradients,
+void update(const Device& exec, double rate, double count, const Vector<T>& gradients,
             const Vector<T>& parameters) {
-  const T step = static_cast<T>(rate);
+  const T step = static_cast<T>(rate), scale = static_cast<T>(count > 0 ? 1 / count : 0);
   Kokkos::parallel_for(
       "KnapFormer::gradient_descent",
       Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(
           exec, 0, static_cast<std::int64_t>(parameters.extent(0))),
-      KOKKOS_LAMBDA(const std::int64_t i) { parameters(i) -= step * gradients(i); });
+      KOKKOS_LAMBDA(const std::int64_t i) {
+        gradients(i) *= scale;
+        parameters(i) -= step * gradients(i);
+      });
 }
 
 }  // namespace descent
@@ -51,18 +56,12 @@ std::int64_t bytes_exchanged(const Routing& routing, const TransformerConfig& mo
   return row * ((model.layers + recomputed) * (3 * sent + back) + model.layers * (sent + 3 * back));
 }
 
-double sum_of(std::span<const std::int64_t> lengths) {
-  double sum = 0;  // bad lengths, which are found elsewhere, may have any sum
-  for (const std::int64_t n : lengths) sum += static_cast<double>(n);
-  return sum;
-}
-
-/// Throws Error unless a batch has the sequences that the step before was told of.
+/// Throws Error unless a step begins with the sequences that the step before was told of.
 void check_announced(std::span<const std::int64_t> announced, std::span<const std::int64_t> given) {
   if (given.size() != announced.size()) {
-    throw Error(fmt::format(
-        "trainer: a step has a batch of {} sequences, but the step before was told of {}",
-        given.size(), announced.size()));
+    throw Error(
+        fmt::format("trainer: a step begins with {} sequences, but the step before was told of {}",
+                    given.size(), announced.size()));
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] == announced[i]) continue;
@@ -81,125 +80,172 @@ std::function<Seconds()> waited_in(const Communicator& world, const Communicator
   };
 }
 
+/// What ranks must agree on, in words.
+std::string describe(const TrainerOptions& options) {
+  return fmt::format("seed {}, learning rate {}, {} micro-batches, a loss over {}", options.seed,
+                     options.learning_rate, options.micro_batches, name_of(options.loss_mean));
+}
+
+void check_options(const Communicator& world, const TrainerOptions& options) {
+  const std::string mine = describe(options);
+  const auto all = world.all_gather_varying(std::span<const char>(mine));
+  std::string_view rest(all.values.data(), all.values.size());
+  const std::string first(rest.substr(0, static_cast<std::size_t>(all.counts[0])));
+  for (std::size_t r = 0; r < all.counts.size(); ++r) {
+    const std::string_view theirs = rest.substr(0, static_cast<std::size_t>(all.counts[r]));
+    rest.remove_prefix(theirs.size());
+    if (theirs == first) continue;
+    throw SharedError(fmt::format("trainer: the options differ: rank {} has {}; rank {} has {}",
+                                  world.root_rank(0), first, world.root_rank(static_cast<int>(r)),
+                                  theirs));
+  }
+  if (options.micro_batches >= 1) return;
+  throw SharedError(
+      fmt::format("trainer: {} micro-batches; give at least 1", options.micro_batches));
+}
+
 }  // namespace
 
 template <class T>
 Trainer<T>::Trainer(Communicator world, Balancer balancer, const TransformerConfig& config,
-                    std::uint64_t seed, double learning_rate)
+                    const TrainerOptions& options)
     : world_(std::move(world)),
       balancer_(std::move(balancer)),
-      model_(config, seed),
-      learning_rate_(learning_rate) {}
+      model_(config, options.seed),
+      options_(options) {
+  check_options(world_, options_);
+}
 
 template <class T>
-StepOutcome Trainer<T>::step(const Device& exec, const Batch<T>& batch,
+StepOutcome Trainer<T>::step(const Device& exec, std::span<const Batch<T>> micro_batches,
                              std::optional<std::span<const std::int64_t>> next_lengths,
                              const ClockOptions& clock) {
   // The others wait for this rank in its group, or in the world.
   return world_.guard([&] {
-    return balancer_.group().guard([&] { return try_step(exec, batch, next_lengths, clock); });
+    return balancer_.group().guard(
+        [&] { return try_step(exec, micro_batches, next_lengths, clock); });
   });
 }
 
-/// The step that was planned ahead, or one whose planning begins now.
 template <class T>
-typename Trainer<T>::Ahead Trainer<T>::take_ahead(const Batch<T>& batch) {
-  if (ahead_) {
-    check_announced(ahead_->lengths, batch.lengths);
-    return *std::exchange(ahead_, std::nullopt);
-  }
-  double tokens = 0;
-  const double mine = sum_of(batch.lengths);
-  for (const double theirs : world_.all_gather(std::span(&mine, 1))) tokens += theirs;
-  return {batch.lengths, balancer_.start_prepare(batch.lengths), tokens};
+void Trainer<T>::plan_ahead(std::span<const std::int64_t> lengths) {
+  ahead_.emplace(Ahead{{lengths.begin(), lengths.end()}, balancer_.start_prepare(lengths)});
+}
+
+/// The routing that was planned ahead, or one whose planning begins now.
+template <class T>
+Routing Trainer<T>::take_ahead(const Batch<T>& batch) {
+  if (!ahead_) return balancer_.prepare(batch.lengths);
+  check_announced(ahead_->lengths, batch.lengths);
+  return std::exchange(ahead_, std::nullopt)->routing.wait();
 }
 
 template <class T>
-StepOutcome Trainer<T>::try_step(const Device& exec, const Batch<T>& batch,
+StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> micro_batches,
                                  std::optional<std::span<const std::int64_t>> next_lengths,
                                  const ClockOptions& clock_options) {
+  if (std::ssize(micro_batches) != options_.micro_batches) {
+    throw Error(fmt::format("trainer: a step was given {} micro-batches; its options say {}",
+                            micro_batches.size(), options_.micro_batches));
+  }
   const Communicator& group = balancer_.group();
   PhaseClock clock(exec, clock_options, waited_in(world_, group));
   const auto start = std::chrono::steady_clock::now();
-
-  clock.enter(Phase::kPlan);
+  StepOutcome outcome;
+  Seconds hidden_plan;
   const Seconds hidden_before = group.times().hidden;
-  Ahead now = take_ahead(batch);
-  const Routing routing = now.routing.wait();
-  const Seconds hidden_planned = group.times().hidden;
-  if (next_lengths) {
-    ahead_.emplace(Ahead{{next_lengths->begin(), next_lengths->end()},
-                         balancer_.start_prepare(*next_lengths)});
+  double count = 0;
+  clock.enter(Phase::kCompute);
+  Kokkos::deep_copy(exec, model_.gradients(), T(0));
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const Batch<T>& batch = micro_batches[i];
+    clock.enter(Phase::kPlan);
+    const Seconds before = group.times().hidden;
+    const Routing& routing = outcome.routings.emplace_back(take_ahead(batch));
+    hidden_plan += group.times().hidden - before;
+    const bool is_last = i + 1 == micro_batches.size();
+    if (!is_last) plan_ahead(micro_batches[i + 1].lengths);
+    if (is_last && next_lengths) plan_ahead(*next_lengths);
+    count += count_of(options_.loss_mean, batch.lengths);
+    outcome.loss += forward_and_backward(exec, batch, routing, clock);
   }
 
-  const double loss = forward_and_backward(exec, batch, routing, now.tokens, clock);
-
   clock.enter(Phase::kWait);
-  meet();
+  const double world_count = meet(count);
   clock.enter(Phase::kReduce);
   world_.all_reduce_sum(exec, model_.gradients());
   clock.enter(Phase::kCompute);
-  descent::update<T>(exec, learning_rate_, model_.gradients(), model_.parameters());
+  descent::update<T>(exec, options_.learning_rate, world_count, model_.gradients(),
+                     model_.parameters());
   clock.stop();
 
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (balancer_.options().adapt_to_speed) balancer_.observe(routing, clock.times().busy());
-  return {.routing = routing,
-          .phases = clock.times(),
-          .hidden_plan = clock.of_kind(hidden_planned - hidden_before),
-          .hidden_exchange = clock.of_kind(group.times().hidden - hidden_planned),
-          .seconds = seconds.count(),
-          .loss = loss,
-          .flops = model_.forward_flops(routing) + model_.backward_flops(routing),
-          .bytes_routed = bytes_routed<T>(routing, model_.config()),
-          .bytes_exchanged = bytes_exchanged<T>(routing, model_.config()),
-          .speed_estimate = balancer_.speed_estimate()[static_cast<std::size_t>(group.rank())]};
+  outcome.seconds = seconds.count();
+  outcome.phases = clock.times();
+  outcome.hidden_plan = clock.of_kind(hidden_plan);
+  outcome.hidden_exchange = clock.of_kind(group.times().hidden - hidden_before - hidden_plan);
+  outcome.loss = world_count > 0 ? outcome.loss / world_count : 0;
+  for (const Routing& routing : outcome.routings) {
+    outcome.flops += model_.forward_flops(routing) + model_.backward_flops(routing);
+    outcome.bytes_routed += bytes_routed<T>(routing, model_.config());
+    outcome.bytes_exchanged += bytes_exchanged<T>(routing, model_.config());
+  }
+  if (balancer_.options().adapt_to_speed) {  // the balancer adds up what it is told
+    for (const Routing& routing : outcome.routings) {
+      const bool is_last = &routing == &outcome.routings.back();
+      balancer_.observe(routing, is_last ? outcome.phases.busy() : 0);
+    }
+  }
+  outcome.speed_estimate = balancer_.speed_estimate()[static_cast<std::size_t>(group.rank())];
+  return outcome;
 }
 
-/// Leaves the gradients of this rank in the model, and returns its part of the loss.
+/// Adds to the gradients of this rank in the model, and returns its part of the loss; both are yet
+/// to be divided by what the step counts.
 template <class T>
 double Trainer<T>::forward_and_backward(const Device& exec, const Batch<T>& batch,
-                                        const Routing& routing, double tokens, PhaseClock& clock) {
+                                        const Routing& routing, PhaseClock& clock) {
+  TokenBuffers<T>& rows = buffers_;
   clock.enter(Phase::kRoute);
-  const auto [x, positions] = routing.route(exec, batch.tokens, batch.positions);
+  rows.reset(exec, routing, batch.lengths, model_.config().d_model, options_.loss_mean);
+  routing.route_into(exec, std::tie(rows.x, rows.positions), batch.tokens, batch.positions);
   clock.enter(Phase::kCompute);
   const ExchangeObserver observer = [&clock](bool begins) {
     clock.enter(begins ? Phase::kExchange : Phase::kCompute);
   };
-  const auto y = model_.forward(exec, routing, x, positions, saved_, observer);
+  const auto y = model_.forward(exec, routing, rows.x, rows.positions, saved_, observer);
   clock.enter(Phase::kRoute);
-  const auto output = routing.reverse_route(exec, y);
+  routing.reverse_route_into(exec, std::tie(rows.output), y);
 
   clock.enter(Phase::kCompute);
-  Matrix<T> gradient(
-      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::loss_gradient"),
-      output.extent(0), output.extent(1));
-  const double scale = tokens > 0 ? 1 / (tokens * static_cast<double>(model_.config().d_model)) : 0;
-  const double loss = kernels::squared_error<T>(exec, output, batch.targets, scale, gradient);
+  const double loss =
+      kernels::squared_error<T>(exec, rows.output, batch.targets, rows.scales, rows.d_output);
 
   clock.enter(Phase::kRoute);
-  const auto routed_gradient = routing.reverse_route_adjoint(exec, gradient);
+  routing.reverse_route_adjoint_into(exec, std::tie(rows.d_y), rows.d_output);
   clock.enter(Phase::kCompute);
-  Kokkos::deep_copy(exec, model_.gradients(), T(0));
-  const auto dx = model_.backward(exec, routing, routed_gradient, saved_, observer);
+  const auto dx = model_.backward(exec, routing, rows.d_y, saved_, observer);
   clock.enter(Phase::kRoute);
   // What embeds the tokens runs on their home rank, and so does its backward pass.
-  routing.route_adjoint(exec, dx);
+  routing.route_adjoint_into(exec, std::tie(rows.output), dx);
   return loss;
 }
 
-/// Waits for the slowest rank, and learns how many tokens the world has in the next step.
+/// Waits for the slowest rank, and returns the sum of what all ranks count.
 template <class T>
-void Trainer<T>::meet() {
-  constexpr double kNotTold = -std::numeric_limits<double>::infinity();
-  const double mine = ahead_ ? sum_of(ahead_->lengths) : kNotTold;
-  double tokens = 0;
+double Trainer<T>::meet(double count) {
+  struct Fact {
+    double count;
+    std::int64_t told;  // the lengths of the next step
+  };
+  const Fact mine{count, ahead_.has_value()};
+  double sum = 0;
   std::optional<std::size_t> told, not_told;
-  const std::vector<double> all = world_.all_gather(std::span(&mine, 1));
+  const std::vector<Fact> all = world_.all_gather(std::span(&mine, 1));
   for (std::size_t r = 0; r < all.size(); ++r) {
-    auto& found = all[r] == kNotTold ? not_told : told;
+    auto& found = all[r].told ? told : not_told;
     if (!found) found = r;
-    tokens += all[r];
+    sum += all[r].count;
   }
   if (told && not_told) {
     const auto name = [&](std::size_t r) { return world_.root_rank(static_cast<int>(r)); };
@@ -208,7 +254,7 @@ void Trainer<T>::meet() {
         "all ranks or on none",
         name(*told), name(*not_told)));
   }
-  if (ahead_) ahead_->tokens = tokens;
+  return sum;
 }
 
 template class Trainer<double>;

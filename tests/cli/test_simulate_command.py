@@ -72,6 +72,24 @@ class Simulate(ProgramTest):
             self.assertLess(out["balanced"]["work_max_over_mean"], out["unbalanced"]["work_max_over_mean"])
             self.assertLess(out["loss_relative_difference"], 1e-13)
 
+    def test_micro_batches_change_no_loss_and_the_way_to_normalise_does(self):
+        def losses(*arguments):
+            out, table = self.run_to_json(2, "--dtype", "double", *arguments)
+            self.assertLess(out["loss_relative_difference"], 1e-13)
+            return [step["loss"] for step in out["balanced_steps"]], out, table
+        whole, out, table = losses()
+        self.assertEqual((out["micro_batches"], out["loss_mean"]), (1, "tokens"))
+        self.assertIn("loss   mean over tokens\n", table)
+        cut, out, table = losses("--micro-batches", "2")
+        self.assertEqual(out["micro_batches"], 2)
+        self.assertIn("loss   mean over tokens, in 2 micro-batches a step\n", table)
+        for a, b in zip(whole, cut):
+            self.assertAlmostEqual(a, b, delta=1e-12 * a)
+        by_samples, out, _ = losses("--micro-batches", "5", "--normalize", "samples")  # more than samples
+        self.assertEqual(out["loss_mean"], "samples")
+        for a, b in zip(whole, by_samples):
+            self.assertGreater(abs(a - b), 1e-6 * a)
+
     def test_machine_is_that_of_the_run_unless_told_otherwise(self):
         machine = self.run_to_json(2)[0]["machine"]
         self.assertEqual((machine["flops"], machine["layers"], machine["bytes_per_element"], machine["speeds"]),

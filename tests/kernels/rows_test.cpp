@@ -255,12 +255,18 @@ TEST_P(Rows, SquaredError) {
   const auto y = random_matrix<double>(rows, kD, random);
   const auto target = random_matrix<double>(rows, kD, random);
   const Matrix<double> dy("KnapFormer::test", rows, kD), scrap("KnapFormer::test", rows, kD);
-  const double loss = kernels::squared_error(exec, y, target, 0.3, dy);
-  const auto a = to_host(y), b = to_host(target);
-  double squares = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
-  EXPECT_NEAR(loss, 0.15 * squares, 1e-14 * squares);
-  expect_gradient("y", y, dy, [&] { return kernels::squared_error(exec, y, target, 0.3, scrap); });
+  const auto scales = random_vector<double>(rows, random);
+  const double loss = kernels::squared_error(exec, y, target, scales, dy);
+  const auto a = to_host(y), b = to_host(target), scale = to_host(scales);
+  double expected = 0, magnitude = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double term = scale[i / kD] / 2 * (a[i] - b[i]) * (a[i] - b[i]);
+    expected += term;
+    magnitude += std::abs(term);
+  }
+  EXPECT_NEAR(loss, expected, 1e-14 * magnitude);
+  expect_gradient("y", y, dy,
+                  [&] { return kernels::squared_error(exec, y, target, scales, scrap); });
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ inline TraceHeader example_header(std::int64_t ranks, std::int64_t group_size) {
   header.gamma = 0.5;
   header.dtype = "float";
   header.threads = 3;
+  header.micro_batches = 2;
+  header.loss_mean = "samples";
   header.seed = std::numeric_limits<std::uint64_t>::max() - 1;
   header.data =
       "manifest m.csv, \xc3\xbc"

@@ -145,7 +145,7 @@ TEST(Trainer, ARankThatFailsStopsAllGroups) {
   const SimulationOptions options = small(ranks);
   Trainer<double> trainer(world,
                           Balancer(world.split(ranks), {.topology = options.topology, .heads = 4}),
-                          options.model, 1, 0.1);
+                          options.model, {.seed = 1});
   Batch<double> batch =
       make_synthetic_batch<double>(Device(), std::vector<std::int64_t>{3}, 16, 1, 0, world.rank());
   if (world.rank() == world.size() - 1) batch.lengths = {-7};

@@ -7,11 +7,11 @@
 
 namespace knapformer::kernels {
 
-/// Returns scale / 2 * sum((y - target)^2) and writes its gradient, scale * (y - target), to dy.
-/// All [rows x d]. For the mean over n elements in a world of ranks, scale is 2 / n. Fences `exec`:
-/// the host reads the sum.
+/// Returns the sum over rows of scales(row) / 2 * |y(row) - target(row)|^2 and writes its gradient,
+/// scales(row) * (y - target), to dy. scales [rows], all others [rows x d]. Fences `exec`: the host
+/// reads the sum.
 template <class T>
 double squared_error(const Device& exec, const MatrixIn<T>& y, const MatrixIn<T>& target,
-                     double scale, const Matrix<T>& dy);
+                     const VectorIn<double>& scales, const Matrix<T>& dy);
 
 }  // namespace knapformer::kernels

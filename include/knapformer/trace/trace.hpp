@@ -20,9 +20,11 @@ struct TraceHeader {
   std::int64_t heads = 0;
   std::int64_t d_model = 0;
   std::int64_t layers = 0;
-  double gamma = 0;          ///< of the cost model
-  std::string dtype = {};    ///< of the model: "float" or "double"
-  std::int64_t threads = 1;  ///< of each rank
+  double gamma = 0;                ///< of the cost model
+  std::string dtype = {};          ///< of the model: "float" or "double"
+  std::int64_t threads = 1;        ///< of each rank
+  std::int64_t micro_batches = 1;  ///< of each step
+  std::string loss_mean = {};      ///< what counts alike in the loss: "tokens" or "samples"
   std::uint64_t seed = 0;
   std::string data = {};  ///< DataSource::describe()
   std::string command_line = {};
@@ -33,9 +35,11 @@ struct TraceHeader {
   friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
 };
 
-/// The plan of one balancing group in one step. Trivially copyable, so that it can be gathered.
+/// The plan of one balancing group in one step. With micro-batches: counts and seconds are sums
+/// over their plans, ratios are means weighted by work. Trivially copyable, so that it can be
+/// gathered.
 struct TraceGroup {
-  std::uint64_t plan_hash = 0;
+  std::uint64_t plan_hash = 0;      ///< of all micro-batches
   double max_over_mean_before = 1;  ///< WIR
   double max_over_mean_after = 1;
   double max_over_min_before = 1;  ///< infinite when a rank has no work and another has
@@ -78,7 +82,7 @@ struct TraceStep {
   std::int64_t index = 0;  ///< of the step in its run, at least 0; need not be consecutive
   bool balanced = false;   ///< false: everything stayed home
   double seconds = 0;      ///< of the slowest rank
-  double loss = 0;         ///< half the mean squared error over all tokens
+  double loss = 0;  ///< half the mean squared error, over tokens or samples as the header says
   std::vector<TraceGroup> groups = {};  ///< one for each balancing group
   std::vector<TraceRank> ranks = {};    ///< one for each rank
   std::vector<std::vector<std::int64_t>> lengths =

@@ -11,6 +11,7 @@
 #include <knapformer/plan/planner.hpp>
 #include <knapformer/trace/trace.hpp>
 #include <knapformer/train/data_source.hpp>
+#include <knapformer/train/loss_mean.hpp>
 #include <knapformer/train/phase_clock.hpp>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct SimulationOptions {
   std::int64_t warmup = 2;  ///< steps before those, neither counted nor reported
   std::uint64_t seed = 0;
   double learning_rate = 0.01;
+  std::int64_t micro_batches = 1;  ///< that each rank's batch of a step is cut into
+  LossMean loss_mean = LossMean::kTokens;
 };
 
 /// How well one way of placing tokens did over all measured steps.

@@ -27,4 +27,9 @@ Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> 
                               std::int64_t d_model, std::uint64_t seed, std::int64_t step,
                               int home);
 
+/// A part of a batch, in its memory: its sequences in `parts` parts that differ by at most one
+/// sequence, of which this is number `part`.
+template <class T>
+Batch<T> micro_batch(const Batch<T>& batch, std::int64_t part, std::int64_t parts);
+
 }  // namespace knapformer

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <knapformer/model/transformer.hpp>
 #include <knapformer/route/balancer.hpp>
+#include <knapformer/train/loss_mean.hpp>
 #include <knapformer/train/phase_clock.hpp>
 #include <knapformer/train/synthetic.hpp>
+#include <knapformer/train/token_buffers.hpp>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,9 +18,11 @@ namespace knapformer {
 
 /// What one rank knows after a step. Times are those of the clock asked for, but for `seconds`.
 struct StepOutcome {
-  Routing routing;
+  std::vector<Routing> routings;  ///< one for each micro-batch
   PhaseTimes phases;
-  double hidden_plan = 0;  ///< seconds in which this step was planned behind the step before
+  /// Seconds in which this step was planned: its first micro-batch behind the step before, each
+  /// other one behind the one before it.
+  double hidden_plan = 0;
   /// Seconds in which exchanges were under way behind compute: each until it was waited for.
   double hidden_exchange = 0;
   double seconds = 0;  ///< elapsed, of the call
@@ -29,48 +33,67 @@ struct StepOutcome {
   double speed_estimate = 1;         ///< this rank's in Balancer::speed_estimate()
 };
 
+/// The same on all ranks.
+struct TrainerOptions {
+  std::uint64_t seed = 0;  ///< of the parameters
+  double learning_rate = 0.01;
+  std::int64_t micro_batches = 1;  ///< of each step, on every rank, at least 1
+  LossMean loss_mean = LossMean::kTokens;
+};
+
 /// Trains a Transformer on a world of balancing groups: data parallel over the world, tokens
-/// balanced within each group. The loss is half the mean squared error over all tokens of the world
-/// and their elements, so it does not depend on where a token was computed. Double and float.
+/// balanced within each group. A step sums the gradients of its micro-batches, each of which has a
+/// routing of its own. The loss is half the mean squared error over the tokens of the whole step,
+/// see LossMean, and their elements: it does not depend on where a token was computed, nor in which
+/// micro-batch. Double and float.
 template <class T>
 class Trainer {
  public:
-  /// Collective. `balancer` holds this rank's group, a part of `world`. Parameters are drawn from
-  /// `seed`, the same on every rank.
+  /// Collective. `balancer` holds this rank's group, a part of `world`. Throws Error on all ranks
+  /// when their options differ, or for fewer than one micro-batch.
   Trainer(Communicator world, Balancer balancer, const TransformerConfig& config,
-          std::uint64_t seed, double learning_rate);
+          const TrainerOptions& options);
 
-  /// Collective over the world: one step of gradient descent. Given the lengths of the next step's
-  /// batch, on all ranks or on none, it shares and plans that step while this one computes; that
-  /// batch must then come next. A balancer that adapts to speed observes how long this rank was
-  /// busy, by `clock`. When the step fails on one rank, it throws Error on all of them, and
-  /// neither the world nor its groups are of further use.
-  StepOutcome step(const Device& exec, const Batch<T>& batch,
+  /// Collective over the world: one step of gradient descent on options().micro_batches batches,
+  /// any of which may be empty on any rank. While one computes, the next one is shared and planned;
+  /// given the lengths of the first one of the next step, on all ranks or on none, so is that: it
+  /// must then come next. A balancer that adapts to speed observes how long this rank was busy, by
+  /// `clock`. When the step fails on one rank, it throws Error on all of them, and neither the
+  /// world nor its groups are of further use.
+  StepOutcome step(const Device& exec, std::span<const Batch<T>> micro_batches,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {});
+  StepOutcome step(const Device& exec, const Batch<T>& batch,
+                   std::optional<std::span<const std::int64_t>> next_lengths = {},
+                   const ClockOptions& clock = {}) {
+    return step(exec, std::span(&batch, 1), next_lengths, clock);
+  }
 
+  const TrainerOptions& options() const { return options_; }
+  /// After a step its gradients are those of the loss, summed over the world.
   const Transformer<T>& model() const { return model_; }
 
  private:
-  /// A step that is being planned.
+  /// A micro-batch that is being planned.
   struct Ahead {
     std::vector<std::int64_t> lengths;
     PendingRouting routing;
-    double tokens = 0;  ///< of the world; known when the step before is done
   };
 
-  StepOutcome try_step(const Device& exec, const Batch<T>& batch,
+  StepOutcome try_step(const Device& exec, std::span<const Batch<T>> micro_batches,
                        std::optional<std::span<const std::int64_t>> next_lengths,
                        const ClockOptions& clock_options);
-  Ahead take_ahead(const Batch<T>& batch);
+  void plan_ahead(std::span<const std::int64_t> lengths);
+  Routing take_ahead(const Batch<T>& batch);
   double forward_and_backward(const Device& exec, const Batch<T>& batch, const Routing& routing,
-                              double tokens, PhaseClock& clock);
-  void meet();
+                              PhaseClock& clock);
+  double meet(double count);
 
   Communicator world_;
   Balancer balancer_;
   Transformer<T> model_;
-  double learning_rate_;
+  TrainerOptions options_;
+  TokenBuffers<T> buffers_;
   Saved<T> saved_;
   std::optional<Ahead> ahead_;
 };

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/model/arena.hpp>
+#include <knapformer/route/routing.hpp>
+#include <knapformer/train/loss_mean.hpp>
+#include <span>
+
+namespace knapformer {
+
+/// The rows that a micro-batch moves between home and model, and the scales of its loss. Used
+/// again and again, it soon allocates nothing. Double and float.
+template <class T>
+struct TokenBuffers {
+  /// What was there before is lost, so `exec` must be done with it. `lengths` are those of the home
+  /// sequences.
+  void reset(const Device& exec, const Routing& routing, std::span<const std::int64_t> lengths,
+             std::int64_t d_model, LossMean mean);
+
+  Matrix<T> x, d_y;            // [routed_rows x d_model]
+  Positions positions;         // [routed_rows x 3]
+  Matrix<T> output, d_output;  // [home_rows x d_model]
+  Vector<double> scales;       // [home_rows]: of the squared error of each token
+
+ private:
+  using HostScales = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;
+
+  Arena<T> rows_;
+  Positions all_positions_;
+  Vector<double> all_scales_;
+  HostScales host_scales_;
+};
+
+}  // namespace knapformer
