@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+#include <string>
+
 #include "comm/communicator_data.hpp"
 
 namespace knapformer {
@@ -24,6 +27,8 @@ template <class T>
 void Communicator::all_reduce_sum(
     const Kokkos::DefaultExecutionSpace& exec,
     const Kokkos::View<T*, Kokkos::DefaultExecutionSpace>& view) const {
+  static const std::string kRegion = "KnapFormer::all_reduce";
+  const Kokkos::Profiling::ScopedRegion region(kRegion);
   check_same_size(*this, view.size());
   data_->note({Operation::Kind::kAllReduce, view.size()});
   data_->transport->all_reduce_sum(exec, view);

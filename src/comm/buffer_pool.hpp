@@ -35,6 +35,9 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
     return {data, std::move(give_back), RecycledAllocator<std::byte>(host_memory_)};
   }
 
+  /// Of all buffers, idle or not.
+  std::int64_t bytes() const { return bytes_; }
+
  private:
   struct Buffer {
     Kokkos::View<std::byte*, MemorySpace> memory;
@@ -49,11 +52,16 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
     auto found = std::find_if(idle_.begin(), idle_.end(),
                               [&](const Buffer& b) { return b.memory.size() >= bytes; });
     if (found == idle_.end()) {
-      if (!idle_.empty()) idle_.pop_back();
-      return {Kokkos::View<std::byte*, MemorySpace>(
+      if (!idle_.empty()) {
+        bytes_ -= static_cast<std::int64_t>(idle_.back().memory.size());
+        idle_.pop_back();
+      }
+      const Buffer made{Kokkos::View<std::byte*, MemorySpace>(
                   Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::scratch"),
                   bytes + bytes / 4),
               exec};
+      bytes_ += static_cast<std::int64_t>(made.memory.size());
+      return made;
     }
     Buffer buffer = *found;
     idle_.erase(found);
@@ -65,6 +73,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
 
   RecycledMemory host_memory_;
   std::vector<Buffer> idle_;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace knapformer

@@ -292,4 +292,13 @@ std::shared_ptr<std::byte> Communicator::scratch(const Kokkos::DefaultExecutionS
   return data_->device_buffers->take(exec, bytes);
 }
 
+std::shared_ptr<std::byte> Communicator::lasting_scratch(const Kokkos::DefaultExecutionSpace& exec,
+                                                         std::int64_t bytes) const {
+  return data_->lasting_buffers->take(exec, bytes);
+}
+
+std::int64_t Communicator::scratch_bytes() const {
+  return data_->device_buffers->bytes() + data_->lasting_buffers->bytes();
+}
+
 }  // namespace knapformer

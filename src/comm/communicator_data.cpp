@@ -29,7 +29,6 @@ constexpr int kBusyPolls = 20;
 Communicator::Data::Data(MPI_Comm owned, CommunicatorOptions given)
     : control(std::make_shared<Control>(owned, seconds_to_answer(given))),
       options(std::move(given)),
-      device_buffers(std::make_shared<decltype(device_buffers)::element_type>(host_memory)),
       transport(std::make_unique<MpiTransport>(*this)) {
   inspect(owned);
 }
@@ -38,7 +37,6 @@ Communicator::Data::Data(MPI_Comm owned, Data& parent, int first)
     : control(parent.control),
       options(parent.options),
       first_member(parent.root_rank(first)),
-      device_buffers(std::make_shared<decltype(device_buffers)::element_type>(host_memory)),
       transport(std::make_unique<MpiTransport>(*this)) {
   const auto mix = [this](std::uint64_t x) { id = (id ^ x) * 0x9e3779b97f4a7c15; };
   mix(parent.id + 1);

@@ -91,7 +91,9 @@ struct Communicator::Data {
   std::deque<std::shared_ptr<HostGather::State>> gathers;  ///< under way, in the order started
   OperationLog log_of_operations;
   RecycledMemory host_memory = std::make_shared<std::pmr::unsynchronized_pool_resource>();
-  std::shared_ptr<BufferPool<Kokkos::DefaultExecutionSpace::memory_space>> device_buffers;
+  using DeviceBuffers = BufferPool<Kokkos::DefaultExecutionSpace::memory_space>;
+  std::shared_ptr<DeviceBuffers> device_buffers = std::make_shared<DeviceBuffers>(host_memory);
+  std::shared_ptr<DeviceBuffers> lasting_buffers = std::make_shared<DeviceBuffers>(host_memory);
   std::unique_ptr<Transport> transport;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <knapformer/kernels/attention.hpp>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention_tile.hpp"
@@ -13,19 +14,6 @@ namespace {
 constexpr std::int64_t kMaxSegments = 8;  // each costs the backward pass a copy of dq
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Parts of the keys of every problem: as many as keep the workers busy, each at least a tile.
-std::int64_t segments_for(std::span<const AttentionProblem> problems, std::int64_t workers) {
-  std::int64_t heads = 0, longest = 0;
-  for (const AttentionProblem& problem : problems) {
-    if (problem.length == 0) continue;
-    heads += problem.heads;
-    longest = std::max(longest, problem.length);
-  }
-  if (heads == 0 || workers <= 1) return 1;
-  return std::clamp<std::int64_t>(divide_up(2 * workers, heads), 1,
-                                  std::min(kMaxSegments, divide_up(longest, kTile)));
-}
 
 /// The items of one head of a problem, `tokens` each. Last tokens first: with causal attention they
 /// have the most to do as queries.
@@ -41,30 +29,40 @@ void append_items(const AttentionProblem& problem, std::int64_t head, std::int64
   }
 }
 
-Kokkos::View<AttentionItem*, Device> to_device(const Device& exec,
-                                               const std::vector<AttentionItem>& items) {
-  Kokkos::View<AttentionItem*, Device> view(
-      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::attention_items"),
-      items.size());
-  Kokkos::deep_copy(exec, view,
+using ItemView = Kokkos::View<AttentionItem*, Device>;
+
+void copy_items(const Device& exec, const std::vector<AttentionItem>& items, const ItemView& to) {
+  Kokkos::deep_copy(exec, to,
                     Kokkos::View<const AttentionItem*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                         items.data(), items.size()));
-  exec.fence("KnapFormer::attention_items");  // the source goes out of scope
-  return view;
 }
 
 }  // namespace
 
-AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
-                                  bool causal, std::int64_t workers) {
+/// As many as keep the workers busy, each at least a tile.
+std::int64_t attention_segments(const Device& exec, std::span<const AttentionProblem> problems,
+                                std::int64_t workers) {
   if (workers == 0) workers = std::max(1, exec.concurrency() / kAttentionThreads);
+  std::int64_t heads = 0, longest = 0;
+  for (const AttentionProblem& problem : problems) {
+    if (problem.length == 0) continue;
+    heads += problem.heads;
+    longest = std::max(longest, problem.length);
+  }
+  if (heads == 0 || workers <= 1) return 1;
+  return std::clamp<std::int64_t>(divide_up(2 * workers, heads), 1,
+                                  std::min(kMaxSegments, divide_up(longest, kTile)));
+}
+
+AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
+                                  bool causal, std::int64_t workers, AttentionWork old) {
   std::vector<AttentionProblem> longest_first(problems.begin(), problems.end());
   std::stable_sort(longest_first.begin(), longest_first.end(),
                    [](const auto& a, const auto& b) { return a.length > b.length; });
 
   AttentionWork work;
   work.causal = causal;
-  work.segments = segments_for(problems, workers);
+  work.segments = attention_segments(exec, problems, workers);
   std::vector<AttentionItem> queries, keys;
   for (const AttentionProblem& problem : longest_first) {
     const std::int64_t segment = divide_up(divide_up(problem.length, work.segments), kTile) * kTile;
@@ -74,8 +72,19 @@ AttentionWork make_attention_work(const Device& exec, std::span<const AttentionP
     }
     work.head_rows = std::max(work.head_rows, problem.offset + problem.length * problem.heads);
   }
-  work.queries = to_device(exec, queries);
-  work.keys = to_device(exec, keys);
+  work.memory = std::move(old.memory);
+  const std::size_t items = queries.size() + keys.size();
+  if (items > work.memory.extent(0)) {
+    work.memory = {};  // before the new one is there
+    work.memory = ItemView(
+        Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::attention_items"),
+        items);
+  }
+  work.queries = ItemView(work.memory.data(), queries.size());
+  work.keys = ItemView(work.memory.data() + queries.size(), keys.size());
+  copy_items(exec, queries, work.queries);
+  copy_items(exec, keys, work.keys);
+  exec.fence("KnapFormer::attention_items");  // the sources go out of scope
   return work;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
 #include <knapformer/model/routed_attention.hpp>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace knapformer {
@@ -41,6 +44,8 @@ HeadPart split_part(const RoutedAttention& all) { return {all.split, all.unsplit
 
 template <class T>
 void attend_part(const Device& exec, const HeadPart& part, const HeadActivations<T>& saved) {
+  static const std::string kRegion = "KnapFormer::attention";
+  const Kokkos::Profiling::ScopedRegion region(kRegion);
   kernels::attention<T>(exec, part.work, part.of(saved.q), part.of(saved.k), part.of(saved.v),
                         part.of(saved.out), part.of(saved.log_sum_exp));
 }
@@ -48,6 +53,8 @@ void attend_part(const Device& exec, const HeadPart& part, const HeadActivations
 template <class T>
 void attend_part_backward(const Device& exec, const HeadPart& part, const HeadActivations<T>& saved,
                           const HeadScratch<T>& scratch) {
+  static const std::string kRegion = "KnapFormer::attention";
+  const Kokkos::Profiling::ScopedRegion region(kRegion);
   const Vector<T> workspace(
       scratch.workspace.data(),
       kernels::attention_workspace(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
@@ -65,7 +72,8 @@ HeadRows<T> as_heads(const Matrix<T>& rows, const HeadRows<T>& shape) {
 
 }  // namespace
 
-RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal) {
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal,
+                                      RoutedAttention old) {
   const auto problems = routing.attention_problems();
   const std::int64_t first_split = routing.unsplit_head_rows();
   std::vector<AttentionProblem> unsplit, split;
@@ -74,8 +82,8 @@ RoutedAttention make_routed_attention(const Device& exec, const Routing& routing
     if (is_split) problem.offset -= first_split;
     (is_split ? split : unsplit).push_back(problem);
   }
-  return {kernels::make_attention_work(exec, unsplit, causal),
-          kernels::make_attention_work(exec, split, causal)};
+  return {kernels::make_attention_work(exec, unsplit, causal, 0, std::move(old.unsplit)),
+          kernels::make_attention_work(exec, split, causal, 0, std::move(old.split))};
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <knapformer/kernels/rope.hpp>
 #include <knapformer/model/transformer.hpp>
+#include <utility>
 
 #include "model/initialize.hpp"
 #include "model/require_rows.hpp"
@@ -43,6 +44,16 @@ BlockFlops flops_of(const TransformerConfig& config, const Routing& routing) {
 }  // namespace
 
 template <class T>
+std::int64_t Saved<T>::bytes() const {
+  std::int64_t bytes = arena_.bytes() + scratch_.bytes();
+  for (const BlockActivations<T>& activations : activations_) bytes += activations.bytes();
+  for (const kernels::AttentionWork* work : {&attention_.unsplit, &attention_.split}) {
+    bytes += static_cast<std::int64_t>(work->memory.span() * sizeof(kernels::AttentionItem));
+  }
+  return bytes;
+}
+
+template <class T>
 Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed) : config_(config) {
   check(config_);
   layout_ = block_parameters(config_);
@@ -64,6 +75,7 @@ Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed)
     }
     blocks_.emplace_back(config_, Kokkos::subview(parameters_, range(first, block_size_)),
                          Kokkos::subview(gradients_, range(first, block_size_)));
+    regions_.push_back(fmt::format("KnapFormer::block {}", block));
   }
   exec.fence("KnapFormer::parameters");  // any instance may use them from now on
 }
@@ -119,7 +131,8 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
     for (std::size_t l = 1; l <= layers; ++l)
       saved.inputs_[l] = cursor.matrix(rows, config_.d_model);
   });
-  saved.attention_ = make_routed_attention(exec, routing, config_.causal);
+  saved.attention_ =
+      make_routed_attention(exec, routing, config_.causal, std::move(saved.attention_));
   saved.scratch_.resize(exec, config_, routing, saved.attention_);
   saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
   for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);
@@ -127,6 +140,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   kernels::rope_table(exec, positions, config_.rope_base, {config_.d_head(), 0, 0}, saved.rope_);
   const BlockContext<T> shared = context(exec, routing, saved, observer);
   for (std::size_t l = 0; l < layers; ++l) {
+    const Kokkos::Profiling::ScopedRegion block(regions_[l]);
     BlockActivations<T>& activations = saved.activations_[config_.checkpoint ? 0 : l];
     blocks_[l].activate(shared, saved.inputs_[l], saved.scratch_, activations);
     blocks_[l].finish(shared, activations, saved.inputs_[l + 1]);
@@ -149,6 +163,7 @@ Matrix<T> Transformer<T>::backward(const Device& exec, const Routing& routing, c
   const BlockContext<T> shared = context(exec, routing, saved, observer);
   for (std::int64_t l = config_.layers - 1; l >= 0; --l) {
     const auto index = static_cast<std::size_t>(l);
+    const Kokkos::Profiling::ScopedRegion block(regions_[index]);
     BlockActivations<T>& activations = saved.activations_[config_.checkpoint ? 0 : index];
     if (config_.checkpoint && saved.held_block_ != l) {
       blocks_[index].activate(shared, saved.inputs_[index], saved.scratch_, activations);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <knapformer/route/balancer.hpp>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "route/balancer_options.hpp"
@@ -21,6 +23,7 @@ namespace knapformer {
 namespace {
 
 constexpr std::int64_t kFirstCapacity = 64;
+const std::string kPrepareRegion = "KnapFormer::prepare";
 
 std::vector<double> initial_speeds(const BalancerOptions& options, int ranks) {
   if (!options.speed_estimate.empty()) return options.speed_estimate;
@@ -191,6 +194,7 @@ PendingRouting::~PendingRouting() = default;
 
 Routing PendingRouting::wait() {
   if (!state_) throw Error("balancer: a pending routing can be waited for once");
+  const Kokkos::Profiling::ScopedRegion region(kPrepareRegion);
   const std::unique_ptr<State> state = std::move(state_);
   return state->finish();
 }
@@ -206,6 +210,7 @@ Balancer::Balancer(Communicator group, BalancerOptions options)
 
 PendingRouting Balancer::start_prepare(std::span<const std::int64_t> lengths,
                                        std::span<const std::int64_t> costs) const {
+  const Kokkos::Profiling::ScopedRegion region(kPrepareRegion);
   RankHeader mine = inspect(lengths, costs);
   mine.configuration = learnt_->configuration;
   mine.busy = std::exchange(learnt_->busy, {});

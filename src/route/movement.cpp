@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <Kokkos_Profiling_ScopedRegion.hpp>
+#include <array>
 #include <functional>
 #include <knapformer/route/routing.hpp>
 #include <memory_resource>
@@ -31,30 +32,36 @@ struct Sides {
   bool sums = false;
 };
 
+/// The names of the operations, with our prefix.
+const std::string& region_of(Movement movement) {
+  static const std::array<std::string, 6> kRegions = {
+      "KnapFormer::route",           "KnapFormer::reverse_route",
+      "KnapFormer::pre_attention",   "KnapFormer::post_attention",
+      "KnapFormer::route_sequences", "KnapFormer::route_sequences_adjoint"};
+  return kRegions.at(static_cast<std::size_t>(movement));
+}
+
 Sides sides_of(Movement movement, const Routing& routing) {
+  const std::string& region = region_of(movement);
   const Side home{"home rows", routing.home_rows(), 1};
   const Side routed{"routed rows", routing.routed_rows(), 1};
   const Side tokens{"routed rows", routing.routed_rows(), routing.plan().heads()};
   const Side heads{"head rows", routing.head_rows(), 1};
   const Side sequences{"home sequences", routing.home_sequences(), 1};
   const Side chunks{"chunks", std::ssize(routing.chunks()), 1};
-  static const std::string kRegions[] = {
-      "KnapFormer::route",           "KnapFormer::reverse_route",
-      "KnapFormer::pre_attention",   "KnapFormer::post_attention",
-      "KnapFormer::route_sequences", "KnapFormer::route_sequences_adjoint"};
   switch (movement) {
     case Movement::kRoute:
-      return {kRegions[0], home, routed};
+      return {region, home, routed};
     case Movement::kReverseRoute:
-      return {kRegions[1], routed, home};
+      return {region, routed, home};
     case Movement::kPreAttention:
-      return {kRegions[2], tokens, heads};
+      return {region, tokens, heads};
     case Movement::kPostAttention:
-      return {kRegions[3], heads, tokens};
+      return {region, heads, tokens};
     case Movement::kRouteSequences:
-      return {kRegions[4], sequences, chunks};
+      return {region, sequences, chunks};
     case Movement::kRouteSequencesAdjoint:
-      return {kRegions[5], chunks, sequences, true};
+      return {region, chunks, sequences, true};
   }
   throw Error("routing: unknown movement");
 }
@@ -272,6 +279,11 @@ Request Routing::Data::sum_at_home(const MoveArguments& move) const {
     for (std::size_t i = 0; i < to.size(); ++i) sum_terms(exec, list, from[i], arrived[i], to[i]);
   };
   return start_exchange(group, move, ranges, std::move(summands.memory), std::move(sum));
+}
+
+void wait_for(Request& request, Movement movement) {
+  const Kokkos::Profiling::ScopedRegion region(region_of(movement));
+  request.wait();
 }
 
 std::int64_t Routing::output_rows(Movement movement) const {

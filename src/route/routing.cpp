@@ -56,17 +56,22 @@ void add_tiles(std::vector<BlockTile>& tiles, const BlockTile& block) {
   }
 }
 
-template <class T>
-Kokkos::View<const T*, Device> to_device(const std::vector<T>& list) {
-  const Device exec;
-  Kokkos::View<T*, Device> view(
-      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::index list"), list.size());
-  const Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(
-      list.data(), list.size());
-  Kokkos::deep_copy(exec, view, host);
-  exec.fence("KnapFormer::index list");
-  return view;
-}
+/// Hands out the memory of lists one after another, and fills it.
+struct ListWriter {
+  const Device& exec;
+  std::byte* next;
+
+  template <class T>
+  Kokkos::View<const T*, Device> copy(const std::vector<T>& list) {
+    static_assert(sizeof(T) % sizeof(std::int64_t) == 0, "so the next list lies right too");
+    const Kokkos::View<T*, Device> view(reinterpret_cast<T*>(next), list.size());
+    next += list.size() * sizeof(T);
+    Kokkos::deep_copy(exec, view,
+                      Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                          list.data(), list.size()));
+    return view;
+  }
+};
 
 std::int64_t rows_of_others(const std::vector<RowRun>& runs, int rank) {
   std::int64_t rows = 0;
@@ -82,10 +87,27 @@ Routing::Data::Data(Communicator communicator, Plan the_plan)
     throw Error(fmt::format("routing: the plan is for {} ranks, the group has {}", plan.ranks(),
                             group.size()));
   }
+  HostLists lists;
   find_route_runs();
-  find_attention_runs();
+  find_attention_runs(lists);
   find_sequence_runs();
-  find_sequence_terms();
+  find_sequence_terms(lists);
+  upload(lists);
+}
+
+/// To memory that is used again when this routing is gone.
+void Routing::Data::upload(const HostLists& lists) {
+  const Device exec;
+  const std::size_t bytes =
+      lists.tiles.size() * sizeof(BlockTile) +
+      (lists.term_offsets.size() + lists.term_rows.size()) * sizeof(std::int64_t);
+  lists_memory_ = group.lasting_scratch(exec, static_cast<std::int64_t>(bytes));
+  // The memory is that of a routing before, whose lists work on any instance may still read.
+  Kokkos::fence("KnapFormer::index_lists");
+  ListWriter writer{exec, lists_memory_.get()};
+  blocks.tiles = writer.copy(lists.tiles);
+  terms = {writer.copy(lists.term_offsets), writer.copy(lists.term_rows), std::ssize(chunks)};
+  exec.fence("KnapFormer::index_lists");  // the host's copies go out of scope
 }
 
 void Routing::Data::find_route_runs() {
@@ -138,7 +160,7 @@ void Routing::Data::add_heads(const LocalChunk& mine, std::vector<BlockTile>& lo
   head_rows += length * own.heads;
 }
 
-void Routing::Data::find_attention_runs() {
+void Routing::Data::find_attention_runs(HostLists& lists) {
   std::vector<BlockTile> local;
   std::vector<BlockTile> remote;
   const auto is_split = [&](const LocalChunk& mine) {
@@ -156,7 +178,7 @@ void Routing::Data::find_attention_runs() {
   blocks.local_rows = routed_rows * plan.heads() - packed_rows;
   blocks.remote_rows = packed_rows;
   local.insert(local.end(), remote.begin(), remote.end());
-  blocks.tiles = to_device(local);
+  lists.tiles = std::move(local);
 }
 
 void Routing::Data::find_sequence_runs() {
@@ -179,7 +201,7 @@ void Routing::Data::find_sequence_runs() {
 
 /// The plan orders sequences by home, so the chunks that a rank has of one home lie next to each
 /// other, and their rows travel home as one range.
-void Routing::Data::find_sequence_terms() {
+void Routing::Data::find_sequence_terms(HostLists& lists) {
   const int me = group.rank();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(plan.ranks()), 0);
   for (const RowRun& run : sequence_runs) counts[static_cast<std::size_t>(run.peer)] += run.rows;
@@ -199,16 +221,13 @@ void Routing::Data::find_sequence_terms() {
       return_runs.push_back(all);
     }
   }
-  std::vector<std::int64_t> offsets{0};
-  std::vector<std::int64_t> rows;
   for (std::int64_t s = 0; s < plan.sequences(); ++s) {
     if (plan.homes()[static_cast<std::size_t>(s)] != me) continue;
     for (const Chunk& chunk : plan.chunks(s)) {
-      rows.push_back(next[static_cast<std::size_t>(chunk.rank)]++);
+      lists.term_rows.push_back(next[static_cast<std::size_t>(chunk.rank)]++);
     }
-    offsets.push_back(std::ssize(rows));
+    lists.term_offsets.push_back(std::ssize(lists.term_rows));
   }
-  terms = {to_device(offsets), to_device(rows), std::ssize(chunks)};
 }
 
 Routing::Routing(Communicator group, Plan plan)

@@ -62,12 +62,22 @@ struct Routing::Data {
   SequenceTerms terms;
 
  private:
+  /// What kernels read, on its way to the device.
+  struct HostLists {
+    std::vector<BlockTile> tiles;
+    std::vector<std::int64_t> term_offsets{0};
+    std::vector<std::int64_t> term_rows;
+  };
+
   void find_route_runs();
-  void find_attention_runs();
+  void find_attention_runs(HostLists& lists);
   void add_heads(const LocalChunk& mine, std::vector<BlockTile>& local,
                  std::vector<BlockTile>& remote);
   void find_sequence_runs();
-  void find_sequence_terms();
+  void find_sequence_terms(HostLists& lists);
+  void upload(const HostLists& lists);
+
+  std::shared_ptr<std::byte> lists_memory_;
 };
 
 }  // namespace knapformer

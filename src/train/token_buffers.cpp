@@ -40,6 +40,13 @@ void TokenBuffers<T>::reset(const Device& exec, const Routing& routing,
   Kokkos::deep_copy(exec, scales, on_host);
 }
 
+template <class T>
+std::int64_t TokenBuffers<T>::bytes() const {
+  return rows_.bytes() +
+         static_cast<std::int64_t>(all_positions_.span() * sizeof(std::int32_t) +
+                                   (all_scales_.span() + host_scales_.span()) * sizeof(double));
+}
+
 template struct TokenBuffers<float>;
 template struct TokenBuffers<double>;
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <chrono>
 #include <functional>
 #include <knapformer/comm/shared_error.hpp>
@@ -148,6 +149,7 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
     throw Error(fmt::format("trainer: a step was given {} micro-batches; its options say {}",
                             micro_batches.size(), options_.micro_batches));
   }
+  const Kokkos::Profiling::ScopedRegion step_region("KnapFormer::step");
   const Communicator& group = balancer_.group();
   PhaseClock clock(exec, clock_options, waited_in(world_, group));
   const auto start = std::chrono::steady_clock::now();
@@ -158,6 +160,7 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
   clock.enter(Phase::kCompute);
   Kokkos::deep_copy(exec, model_.gradients(), T(0));
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const Kokkos::Profiling::ScopedRegion region("KnapFormer::micro_batch");
     const Batch<T>& batch = micro_batches[i];
     clock.enter(Phase::kPlan);
     const Seconds before = group.times().hidden;
@@ -173,15 +176,22 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
   clock.enter(Phase::kWait);
   const double world_count = meet(count);
   clock.enter(Phase::kReduce);
-  world_.all_reduce_sum(exec, model_.gradients());
+  {
+    const Kokkos::Profiling::ScopedRegion region("KnapFormer::reduce_gradients");
+    world_.all_reduce_sum(exec, model_.gradients());
+  }
   clock.enter(Phase::kCompute);
-  descent::update<T>(exec, options_.learning_rate, world_count, model_.gradients(),
-                     model_.parameters());
+  {
+    const Kokkos::Profiling::ScopedRegion region("KnapFormer::optimizer");
+    descent::update<T>(exec, options_.learning_rate, world_count, model_.gradients(),
+                       model_.parameters());
+  }
   clock.stop();
 
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   outcome.seconds = seconds.count();
   outcome.phases = clock.times();
+  outcome.memory = memory();
   outcome.hidden_plan = clock.of_kind(hidden_plan);
   outcome.hidden_exchange = clock.of_kind(group.times().hidden - hidden_before - hidden_plan);
   outcome.loss = world_count > 0 ? outcome.loss / world_count : 0;
@@ -218,8 +228,10 @@ double Trainer<T>::forward_and_backward(const Device& exec, const Batch<T>& batc
   routing.reverse_route_into(exec, std::tie(rows.output), y);
 
   clock.enter(Phase::kCompute);
-  const double loss =
-      kernels::squared_error<T>(exec, rows.output, batch.targets, rows.scales, rows.d_output);
+  const double loss = [&] {
+    const Kokkos::Profiling::ScopedRegion region("KnapFormer::loss");
+    return kernels::squared_error<T>(exec, rows.output, batch.targets, rows.scales, rows.d_output);
+  }();
 
   clock.enter(Phase::kRoute);
   routing.reverse_route_adjoint_into(exec, std::tie(rows.d_y), rows.d_output);
@@ -229,6 +241,17 @@ double Trainer<T>::forward_and_backward(const Device& exec, const Batch<T>& batc
   // What embeds the tokens runs on their home rank, and so does its backward pass.
   routing.route_adjoint_into(exec, std::tie(rows.output), dx);
   return loss;
+}
+
+template <class T>
+MemoryUse Trainer<T>::memory() const {
+  const auto bytes = [](const Vector<T>& view) {
+    return static_cast<std::int64_t>(view.span() * sizeof(T));
+  };
+  return {.parameters = bytes(model_.parameters()),
+          .gradients = bytes(model_.gradients()),
+          .activations = saved_.bytes(),
+          .exchange = buffers_.bytes() + balancer_.group().scratch_bytes()};
 }
 
 /// Waits for the slowest rank, and returns the sum of what all ranks count.

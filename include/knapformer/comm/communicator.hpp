@@ -233,6 +233,12 @@ class Communicator {
   /// use it then.
   std::shared_ptr<std::byte> scratch(const Kokkos::DefaultExecutionSpace& exec,
                                      std::int64_t bytes) const;
+  /// The same for what lasts longer than an operation: from a pool of its own, so that it does not
+  /// hold on to what many operations could take turns with.
+  std::shared_ptr<std::byte> lasting_scratch(const Kokkos::DefaultExecutionSpace& exec,
+                                             std::int64_t bytes) const;
+  /// Device memory of both pools, whether in use or not.
+  std::int64_t scratch_bytes() const;
 
   /// Host memory for what lives as long as an operation on this communicator.
   const RecycledMemory& host_memory() const;

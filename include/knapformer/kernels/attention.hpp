@@ -26,15 +26,21 @@ struct AttentionItem {
 struct AttentionWork {
   Kokkos::View<AttentionItem*, Device> queries;  ///< a tile of queries each
   Kokkos::View<AttentionItem*, Device> keys;     ///< a segment of keys each
+  Kokkos::View<AttentionItem*, Device> memory;   ///< of both
   std::int64_t head_rows = 0;
   std::int64_t segments = 1;  ///< of keys in a problem, at most; their dq are summed in this order
   bool causal = false;
 };
 
 /// `workers` is how many items run at a time; 0 stands for what `exec` runs. Keys are only cut into
-/// segments when there are fewer heads than would keep the workers busy.
+/// segments when there are fewer heads than would keep the workers busy. Takes the memory of `old`,
+/// with which `exec` alone may still be at work, where that is enough. Makes its lists on the host.
 AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
-                                  bool causal, std::int64_t workers = 0);
+                                  bool causal, std::int64_t workers = 0, AttentionWork old = {});
+
+/// Into how many segments that cuts keys, at most.
+std::int64_t attention_segments(const Device& exec, std::span<const AttentionProblem> problems,
+                                std::int64_t workers = 0);
 
 /// Softmax attention, softmax(q k^T / sqrt(d_head)) v, for every problem and head; causal: token t
 /// sees tokens up to t. Tiled, with a running maximum (arXiv 2205.14135). q, k, v, out

@@ -53,6 +53,8 @@ class Arena {
     assign(place);
   }
 
+  std::int64_t bytes() const { return static_cast<std::int64_t>(storage_.span() * sizeof(T)); }
+
  private:
   Vector<T> storage_;
 };

@@ -21,7 +21,9 @@ struct RoutedAttention {
   kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
   kernels::AttentionWork split;    ///< in the others
 };
-RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal);
+/// Takes the memory of `old`, see make_attention_work.
+RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal,
+                                      RoutedAttention old = {});
 
 /// What all blocks share for one packed batch.
 template <class T>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <knapformer/model/transformer_block.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Saved {
   Saved() = default;
   Saved(Saved&&) noexcept = default;
   Saved& operator=(Saved&&) noexcept = default;
+
+  std::int64_t bytes() const;  ///< of device memory held
 
  private:
   template <class U>
@@ -88,6 +91,7 @@ class Transformer {
   Vector<T> parameters_;
   Vector<T> gradients_;
   std::vector<TransformerBlock<T>> blocks_;
+  std::vector<std::string> regions_;  // of the blocks, for profiling
 };
 
 }  // namespace knapformer

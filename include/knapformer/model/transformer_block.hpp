@@ -34,6 +34,7 @@ struct BlockParameters {
 template <class T>
 struct BlockActivations {
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing);
+  std::int64_t bytes() const { return arena_.bytes(); }
 
   Matrix<T> attn_normed;       // [rows x d_model]
   Vector<T> attn_inverse_rms;  // [rows]
@@ -56,6 +57,7 @@ template <class T>
 struct BlockScratch {
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
               const RoutedAttention& attention);
+  std::int64_t bytes() const { return arena_.bytes(); }
 
   HeadScratch<T> heads;
   Matrix<T> d_rows;     // [rows x d_model]

@@ -36,16 +36,19 @@ enum class Movement {
   kRouteSequencesAdjoint
 };
 
+/// Waits in the profiling region of the movement.
+void wait_for(Request& request, Movement movement);
+
 /// Views that a started exchange will fill. wait() returns them.
 template <class... Views>
 class Pending {
  public:
-  Pending(Request request, std::tuple<Views...> views)
-      : request_(std::move(request)), views_(std::move(views)) {}
+  Pending(Request request, Movement movement, std::tuple<Views...> views)
+      : request_(std::move(request)), movement_(movement), views_(std::move(views)) {}
   /// Waits (see Request::wait) and returns the filled views: the view itself when there is one.
   /// They are ready for work enqueued on the instance that the exchange was started with.
   auto wait() {
-    request_.wait();
+    wait_for(request_, movement_);
     if constexpr (sizeof...(Views) == 1) {
       return std::get<0>(views_);
     } else {
@@ -55,6 +58,7 @@ class Pending {
 
  private:
   Request request_;
+  Movement movement_;
   std::tuple<Views...> views_;
 };
 
@@ -334,7 +338,7 @@ class Routing {
     Outputs filled(outputs);
     auto keep = make_recycled<std::pair<std::tuple<V...>, Outputs>>(
         group().host_memory(), std::tuple<V...>(views...), filled);
-    return Pending(start(exec, kMovement, from, to, std::move(keep)), std::move(filled));
+    return Pending(start(exec, kMovement, from, to, std::move(keep)), kMovement, std::move(filled));
   }
 
   std::shared_ptr<const Data> data_;

@@ -20,6 +20,8 @@ struct TokenBuffers {
   void reset(const Device& exec, const Routing& routing, std::span<const std::int64_t> lengths,
              std::int64_t d_model, LossMean mean);
 
+  std::int64_t bytes() const;
+
   Matrix<T> x, d_y;            // [routed_rows x d_model]
   Positions positions;         // [routed_rows x 3]
   Matrix<T> output, d_output;  // [home_rows x d_model]

@@ -7,6 +7,7 @@
 #include <knapformer/model/transformer.hpp>
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/loss_mean.hpp>
+#include <knapformer/train/memory.hpp>
 #include <knapformer/train/phase_clock.hpp>
 #include <knapformer/train/synthetic.hpp>
 #include <knapformer/train/token_buffers.hpp>
@@ -30,6 +31,7 @@ struct StepOutcome {
   double flops = 0;    ///< executed here, recomputation included
   std::int64_t bytes_routed = 0;     ///< sent to other ranks by the four exchanges of tokens
   std::int64_t bytes_exchanged = 0;  ///< sent to other ranks around attention
+  MemoryUse memory;                  ///< held after the step, see Trainer::memory()
   double speed_estimate = 1;         ///< this rank's in Balancer::speed_estimate()
 };
 
@@ -68,6 +70,10 @@ class Trainer {
                    const ClockOptions& clock = {}) {
     return step(exec, std::span(&batch, 1), next_lengths, clock);
   }
+
+  /// Bytes that this rank holds by now. Its group's buffers count in full, whoever uses them beside
+  /// this Trainer; a batch is the caller's and does not count.
+  MemoryUse memory() const;
 
   const TrainerOptions& options() const { return options_; }
   /// After a step its gradients are those of the loss, summed over the world.

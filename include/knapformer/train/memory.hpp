@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The KnapFormer authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#pragma once
+
+#include <cstdint>
+#include <knapformer/comm/device.hpp>
+#include <knapformer/model/transformer_config.hpp>
+#include <knapformer/plan/plan.hpp>
+
+namespace knapformer {
+
+/// Bytes that the training of a model takes on one rank. Trivially copyable.
+struct MemoryUse {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;    ///< its state: none for plain gradient descent
+  std::int64_t activations = 0;  ///< kept for the backward pass, and what both passes work in
+  /// Rows that come from home and go back, packed heads, and the index lists of routings.
+  std::int64_t exchange = 0;
+
+  std::int64_t total() const { return parameters + gradients + optimizer + activations + exchange; }
+  friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
+};
+
+/// Each the larger one: what buffers that only grow take for both.
+MemoryUse largest(const MemoryUse& a, const MemoryUse& b);
+
+/// What a Trainer of `model`, with elements of `element_bytes`, will take on `rank` of the group
+/// for a micro-batch planned like this. Leaves out what is small: lists of indices, alignment, and
+/// the second copy of ranges of up to 8 KB that are sent together.
+MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
+                           std::int64_t element_bytes, const Plan& plan, std::int64_t rank);
+
+}  // namespace knapformer
