@@ -5,6 +5,7 @@
 
 #include <knapformer/model/stream_order.hpp>
 #include <knapformer/plan/error.hpp>
+#include <utility>
 #include <vector>
 
 namespace knapformer {
@@ -19,10 +20,14 @@ class Lists {
     return {first, all_.size()};
   }
 
-  RowIndex to_device(const Device& exec) const {
-    const Kokkos::View<std::int64_t*, Device> view(
-        Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::stream order"),
-        all_.size());
+  RowIndex to_device(const Device& exec, Kokkos::View<std::int64_t*, Device>& memory) const {
+    if (all_.size() > memory.extent(0)) {
+      memory = {};  // before the new one is there
+      memory = Kokkos::View<std::int64_t*, Device>(
+          Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::stream order"),
+          all_.size());
+    }
+    const Kokkos::View<std::int64_t*, Device> view(memory.data(), all_.size());
     Kokkos::deep_copy(exec, view,
                       Kokkos::View<const std::int64_t*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                           all_.data(), all_.size()));
@@ -47,7 +52,7 @@ std::vector<std::int32_t> to_host(const Device& exec, const Modalities& modaliti
 }  // namespace
 
 StreamOrder make_stream_order(const Device& exec, const Modalities& modalities,
-                              std::span<const std::int64_t> offsets) {
+                              std::span<const std::int64_t> offsets, StreamOrder old) {
   const auto rows = static_cast<std::int64_t>(modalities.extent(0));
   if (offsets.empty() || offsets.back() != rows) {
     throw Error(fmt::format("stream order: {} modalities for {} tokens", rows,
@@ -77,7 +82,8 @@ StreamOrder make_stream_order(const Device& exec, const Modalities& modalities,
   const auto row_range = lists.add(text);
   const auto all_range = lists.add({offsets.begin(), offsets.end()});
   const auto text_range = lists.add(text_offsets), image_range = lists.add(image_offsets);
-  const RowIndex all = lists.to_device(exec);
+  order.memory = std::move(old.memory);
+  const RowIndex all = lists.to_device(exec, order.memory);
   order.rows = Kokkos::subview(all, row_range);
   order.all = Kokkos::subview(all, all_range);
   order.text = Kokkos::subview(all, text_range);
@@ -86,11 +92,12 @@ StreamOrder make_stream_order(const Device& exec, const Modalities& modalities,
 }
 
 StreamOrder make_stream_order(const Device& exec, const Routing& routing,
-                              const Modalities& modalities) {
+                              const Modalities& modalities, StreamOrder old) {
   std::vector<std::int64_t> offsets;
   for (const LocalChunk& chunk : routing.chunks()) offsets.push_back(chunk.first_row);
   offsets.push_back(routing.routed_rows());
-  return routing.group().guard([&] { return make_stream_order(exec, modalities, offsets); });
+  return routing.group().guard(
+      [&] { return make_stream_order(exec, modalities, offsets, std::move(old)); });
 }
 
 }  // namespace knapformer

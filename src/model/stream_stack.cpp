@@ -9,6 +9,7 @@
 #include <knapformer/kernels/gather_rows.hpp>
 #include <knapformer/kernels/rope.hpp>
 #include <knapformer/model/stream_stack.hpp>
+#include <utility>
 
 #include "model/require_rows.hpp"
 
@@ -51,9 +52,11 @@ StreamStack<T>::StreamStack(const MMDiTConfig& config, const Vector<T>& paramete
   Slices<T> p(parameters), g(gradients);
   for (std::int64_t b = 0; b < config_.double_blocks; ++b) {
     double_blocks_.emplace_back(config_, p.next(double_size), g.next(double_size));
+    double_regions_.push_back(fmt::format("KnapFormer::double block {}", b));
   }
   for (std::int64_t b = 0; b < config_.single_blocks; ++b) {
     single_blocks_.emplace_back(config_, p.next(single_size), g.next(single_size));
+    single_regions_.push_back(fmt::format("KnapFormer::single block {}", b));
   }
 }
 
@@ -105,8 +108,8 @@ Matrix<T> StreamStack<T>::forward(const Device& exec, const Routing& routing, co
   model::require_rows(routing, "stream stack: positions", positions, rows, 3);
 
   saved.plan_ = routing.plan().hash();
-  saved.order_ = make_stream_order(exec, routing, modalities);
-  saved.attention_ = make_routed_attention(exec, routing, false);
+  saved.order_ = make_stream_order(exec, routing, modalities, std::move(saved.order_));
+  saved.attention_ = make_routed_attention(exec, routing, false, std::move(saved.attention_));
   saved.conditioning_ = conditioning;
   lay_out(exec, routing, saved);
   kernels::rope_table(exec, positions, config_.rope_base, config_.rope_axes, saved.rope_);
@@ -115,6 +118,7 @@ Matrix<T> StreamStack<T>::forward(const Device& exec, const Routing& routing, co
 
   kernels::gather_rows(exec, saved.order_.rows, x, saved.double_inputs_[0]);
   for (std::size_t b = 0; b < double_blocks_.size(); ++b) {
+    const Kokkos::Profiling::ScopedRegion block(double_regions_[b]);
     const auto& activations = saved.double_activations_[held(b)];
     double_blocks_[b].activate(shared, saved.double_inputs_[b], saved.scratch_, activations);
     double_blocks_[b].finish(shared, activations, saved.double_inputs_[b + 1]);
@@ -122,6 +126,7 @@ Matrix<T> StreamStack<T>::forward(const Device& exec, const Routing& routing, co
   kernels::scatter_rows(exec, saved.order_.rows, saved.double_inputs_.back(),
                         saved.single_inputs_[0]);
   for (std::size_t b = 0; b < single_blocks_.size(); ++b) {
+    const Kokkos::Profiling::ScopedRegion block(single_regions_[b]);
     const auto& activations = saved.single_activations_[held(b)];
     single_blocks_[b].activate(shared, saved.single_inputs_[b], saved.scratch_, activations);
     single_blocks_[b].finish(shared, saved.single_inputs_[b], activations,
@@ -144,9 +149,10 @@ typename StreamStack<T>::Gradients StreamStack<T>::backward(
   model::require_rows(routing, "stream stack: dy", dy, routing.routed_rows(), config_.d_model);
   const StreamContext<T> shared = context(exec, routing, saved, observer);
   // Recomputes all blocks but the last of a kind, whose activations are still there.
-  const auto go_back = [&](const auto& blocks, const auto& inputs, const auto& all,
-                           const Matrix<T>& gradient) {
+  const auto go_back = [&](const auto& blocks, const auto& regions, const auto& inputs,
+                           const auto& all, const Matrix<T>& gradient) {
     for (std::size_t b = blocks.size(); b-- > 0;) {
+      const Kokkos::Profiling::ScopedRegion block(regions[b]);
       const auto& activations = all[config_.checkpoint ? 0 : b];
       if (config_.checkpoint && b + 1 < blocks.size()) {
         blocks[b].activate(shared, inputs[b], saved.scratch_, activations);
@@ -156,9 +162,11 @@ typename StreamStack<T>::Gradients StreamStack<T>::backward(
   };
   Kokkos::deep_copy(exec, saved.d_conditioning_, T(0));
   Kokkos::deep_copy(exec, saved.gradient_, dy);
-  go_back(single_blocks_, saved.single_inputs_, saved.single_activations_, saved.gradient_);
+  go_back(single_blocks_, single_regions_, saved.single_inputs_, saved.single_activations_,
+          saved.gradient_);
   kernels::gather_rows(exec, saved.order_.rows, saved.gradient_, saved.sorted_gradient_);
-  go_back(double_blocks_, saved.double_inputs_, saved.double_activations_, saved.sorted_gradient_);
+  go_back(double_blocks_, double_regions_, saved.double_inputs_, saved.double_activations_,
+          saved.sorted_gradient_);
   kernels::scatter_rows(exec, saved.order_.rows, saved.sorted_gradient_, saved.gradient_);
   saved.plan_.reset();  // used up
   return {saved.gradient_, saved.d_conditioning_};

@@ -23,17 +23,19 @@ struct StreamOrder {
   ChunkOffsets all;    ///< of the rows as they came
   ChunkOffsets text;   ///< of the text rows
   ChunkOffsets image;  ///< of the image rows, counted from the first of them
+  Kokkos::View<std::int64_t*, Device> memory;  ///< of all these lists
 
   std::int64_t row_count() const { return text_rows + image_rows; }
 };
 
 /// `offsets` are the first row of every chunk, then the number of rows. Fences `exec`. Throws Error
-/// unless there is a modality for every row, 0 or 1.
+/// unless there is a modality for every row, 0 or 1. Takes the memory of `old`, with which `exec`
+/// alone may still be at work, where that is enough.
 StreamOrder make_stream_order(const Device& exec, const Modalities& modalities,
-                              std::span<const std::int64_t> offsets);
+                              std::span<const std::int64_t> offsets, StreamOrder old = {});
 
 /// Of the routed rows, chunk by chunk. All ranks throw when one has to.
 StreamOrder make_stream_order(const Device& exec, const Routing& routing,
-                              const Modalities& modalities);
+                              const Modalities& modalities, StreamOrder old = {});
 
 }  // namespace knapformer

@@ -7,6 +7,7 @@
 #include <knapformer/model/double_stream_block.hpp>
 #include <knapformer/model/single_stream_block.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace knapformer {
@@ -77,6 +78,7 @@ class StreamStack {
   MMDiTConfig config_;
   std::vector<DoubleStreamBlock<T>> double_blocks_;
   std::vector<SingleStreamBlock<T>> single_blocks_;
+  std::vector<std::string> double_regions_, single_regions_;  // of the blocks, for profiling
 };
 
 }  // namespace knapformer
