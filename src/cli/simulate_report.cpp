@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "cli/machine_options.hpp"
+#include "cli/memory_report.hpp"
 #include "cli/quantities.hpp"
 
 namespace knapformer::cli {
@@ -110,6 +111,7 @@ std::string format_table(const SimulationReport& report) {
   out +=
       row("  exchanges", of, [](const Summary& s) { return duration(s.hidden_exchange_seconds); });
 
+  out += memory_table(simulation.unbalanced.back(), simulation.balanced.back());
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
   out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
   if (possible > 0.02) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
@@ -204,6 +206,9 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"flops", simulation.flops},
           {"unbalanced", to_json(report, summarise(simulation.unbalanced))},
           {"balanced", to_json(report, summarise(simulation.balanced))},
+          {"memory_bytes_per_rank",
+           {{"unbalanced", memory_json(simulation.unbalanced.back())},
+            {"balanced", memory_json(simulation.balanced.back())}}},
           {"speedup", simulation.speedup()},
           {"bound", simulation.bound()},
           {"loss_relative_difference", simulation.loss_difference()},  // null when not finite

@@ -47,6 +47,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
   /// The smallest idle buffer that is large enough. When none is, the largest one makes room for a
   /// new one with some slack, so that slowly growing demands do not allocate each time.
   Buffer find(const Exec& exec, std::size_t bytes) {
+    constexpr std::size_t kUnit = 64;  // a cache line
     std::sort(idle_.begin(), idle_.end(),
               [](const Buffer& a, const Buffer& b) { return a.memory.size() < b.memory.size(); });
     auto found = std::find_if(idle_.begin(), idle_.end(),
@@ -56,10 +57,11 @@ class BufferPool : public std::enable_shared_from_this<BufferPool<MemorySpace>> 
         bytes_ -= static_cast<std::int64_t>(idle_.back().memory.size());
         idle_.pop_back();
       }
-      const Buffer made{Kokkos::View<std::byte*, MemorySpace>(
-                  Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::scratch"),
-                  bytes + bytes / 4),
-              exec};
+      const Buffer made{
+          Kokkos::View<std::byte*, MemorySpace>(
+              Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::scratch"),
+              (bytes + bytes / 4 + kUnit - 1) / kUnit * kUnit),
+          exec};
       bytes_ += static_cast<std::int64_t>(made.memory.size());
       return made;
     }

@@ -97,6 +97,13 @@ inline constexpr std::tuple kRankColumns{
     Column{"/rank/speed_estimate", "1", &TraceRank::speed_estimate},
     Column{"/rank/bytes_routed", "bytes", &TraceRank::bytes_routed},
     Column{"/rank/bytes_exchanged", "bytes", &TraceRank::bytes_exchanged},
+    Column{"/rank/memory_parameters", "bytes", &TraceRank::memory_parameters},
+    Column{"/rank/memory_gradients", "bytes", &TraceRank::memory_gradients},
+    Column{"/rank/memory_optimizer", "bytes", &TraceRank::memory_optimizer},
+    Column{"/rank/memory_activations", "bytes", &TraceRank::memory_activations},
+    Column{"/rank/memory_exchange", "bytes", &TraceRank::memory_exchange},
+    Column{"/rank/predicted_activations", "bytes", &TraceRank::predicted_activations},
+    Column{"/rank/predicted_exchange", "bytes", &TraceRank::predicted_exchange},
 };
 
 /// Lengths of all sequences, by step, rank and position; rank r of row s has those from

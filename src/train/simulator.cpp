@@ -78,7 +78,19 @@ TraceGroup describe_group(const std::vector<Routing>& routings) {
   return group;
 }
 
-TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
+/// What this rank needs for the micro-batches of a step, buffers that only grow included.
+template <class T>
+MemoryUse needed_for(const Device& exec, const TransformerConfig& model,
+                     const std::vector<Routing>& routings, MemoryUse before) {
+  for (const Routing& routing : routings) {
+    before = largest(
+        before, predicted_memory(exec, model, sizeof(T), routing.plan(), routing.group().rank()));
+  }
+  return before;
+}
+
+TraceRank describe_rank(const StepOutcome& outcome, const MemoryUse& predicted,
+                        std::int64_t sequences) {
   const PhaseTimes& phases = outcome.phases;
   TraceRank rank{.sequences = sequences,
                  .plan_seconds = phases[Phase::kPlan],
@@ -92,7 +104,14 @@ TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
                  .hidden_exchange_seconds = outcome.hidden_exchange,
                  .speed_estimate = outcome.speed_estimate,
                  .bytes_routed = outcome.bytes_routed,
-                 .bytes_exchanged = outcome.bytes_exchanged};
+                 .bytes_exchanged = outcome.bytes_exchanged,
+                 .memory_parameters = outcome.memory.parameters,
+                 .memory_gradients = outcome.memory.gradients,
+                 .memory_optimizer = outcome.memory.optimizer,
+                 .memory_activations = outcome.memory.activations,
+                 .memory_exchange = outcome.memory.exchange,
+                 .predicted_activations = predicted.activations,
+                 .predicted_exchange = predicted.exchange};
   for (const Routing& routing : outcome.routings) {
     const PlanReport& report = routing.plan().report();
     const auto me = static_cast<std::size_t>(routing.group().rank());
@@ -106,7 +125,8 @@ TraceRank describe_rank(const StepOutcome& outcome, std::int64_t sequences) {
 
 /// Brings what each rank knows of a step together; every rank gets all of it.
 TraceStep gather_step(const Communicator& world, const DataSource& data, const StepOutcome& outcome,
-                      std::int64_t index, bool balanced, double& flops) {
+                      const MemoryUse& predicted, std::int64_t index, bool balanced,
+                      double& flops) {
   struct Mine {
     TraceGroup group;
     TraceRank rank;
@@ -118,7 +138,7 @@ TraceStep gather_step(const Communicator& world, const DataSource& data, const S
   for (int r = 0; r < world.size(); ++r) step.lengths.push_back(data.lengths(index, r));
   const auto sequences =
       static_cast<std::int64_t>(step.lengths[static_cast<std::size_t>(world.rank())].size());
-  const Mine mine{describe_group(outcome.routings), describe_rank(outcome, sequences),
+  const Mine mine{describe_group(outcome.routings), describe_rank(outcome, predicted, sequences),
                   outcome.seconds, outcome.loss, outcome.flops};
   const std::vector<Mine> all = world.all_gather(std::span<const Mine>(&mine, 1));
   const int group_size = outcome.routings.front().group().size();
@@ -245,8 +265,9 @@ Simulation simulate(const Communicator& world, const Device& exec, const DataSou
                     const SimulationOptions& options,
                     const std::function<void(const TraceStep&)>& on_step) {
   const double slowdown = slowdown_of(options, world);
-  const Communicator group = world.split(group_size_of(options, world.size()));
   const auto trainer = [&](bool balance) {
+    // A group of its own, so that the memory that it holds is known.
+    const Communicator group = world.split(group_size_of(options, world.size()));
     return Trainer<T>(world, Balancer(group, balancer_options(options, world, group, balance)),
                       options.model,
                       {.seed = options.seed,
@@ -257,6 +278,7 @@ Simulation simulate(const Communicator& world, const Device& exec, const DataSou
   Trainer<T> trainers[2] = {trainer(false), trainer(true)};
   const ClockOptions clock{.kind = choose_clock(world, exec), .slowdown = slowdown};
   Simulation simulation{.clock = clock.kind};
+  MemoryUse needed[2];
   const std::int64_t last = options.warmup + options.steps - 1;
   for (std::int64_t i = 0; i <= last; ++i) {
     const Batch<T> batch = make_synthetic_batch<T>(
@@ -275,9 +297,10 @@ Simulation simulate(const Communicator& world, const Device& exec, const DataSou
       world.barrier();  // so that the time of a step begins alike everywhere
       const StepOutcome outcome =
           trainers[balanced].step(exec, std::span<const Batch<T>>(parts), next, clock);
+      needed[balanced] = needed_for<T>(exec, options.model, outcome.routings, needed[balanced]);
       if (i < options.warmup) continue;
       double flops = 0;
-      TraceStep step = gather_step(world, data, outcome, i, balanced, flops);
+      TraceStep step = gather_step(world, data, outcome, needed[balanced], i, balanced, flops);
       if (on_step) on_step(step);
       if (balanced) simulation.flops += flops;
       (balanced ? simulation.balanced : simulation.unbalanced).push_back(std::move(step));

@@ -175,6 +175,20 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
 
   clock.enter(Phase::kWait);
   const double world_count = meet(count);
+  descend(exec, world_count, clock);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  outcome.seconds = seconds.count();
+  outcome.phases = clock.times();
+  outcome.hidden_plan = clock.of_kind(hidden_plan);
+  outcome.hidden_exchange = clock.of_kind(group.times().hidden - hidden_before - hidden_plan);
+  outcome.loss = world_count > 0 ? outcome.loss / world_count : 0;
+  report(outcome);
+  return outcome;
+}
+
+/// Sums the gradients over the world and takes a step down.
+template <class T>
+void Trainer<T>::descend(const Device& exec, double world_count, PhaseClock& clock) {
   clock.enter(Phase::kReduce);
   {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::reduce_gradients");
@@ -187,14 +201,12 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
                        model_.parameters());
   }
   clock.stop();
+}
 
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  outcome.seconds = seconds.count();
-  outcome.phases = clock.times();
+/// What follows from the routings and times of a step.
+template <class T>
+void Trainer<T>::report(StepOutcome& outcome) const {
   outcome.memory = memory();
-  outcome.hidden_plan = clock.of_kind(hidden_plan);
-  outcome.hidden_exchange = clock.of_kind(group.times().hidden - hidden_before - hidden_plan);
-  outcome.loss = world_count > 0 ? outcome.loss / world_count : 0;
   for (const Routing& routing : outcome.routings) {
     outcome.flops += model_.forward_flops(routing) + model_.backward_flops(routing);
     outcome.bytes_routed += bytes_routed<T>(routing, model_.config());
@@ -206,8 +218,8 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
       balancer_.observe(routing, is_last ? outcome.phases.busy() : 0);
     }
   }
-  outcome.speed_estimate = balancer_.speed_estimate()[static_cast<std::size_t>(group.rank())];
-  return outcome;
+  const auto me = static_cast<std::size_t>(balancer_.group().rank());
+  outcome.speed_estimate = balancer_.speed_estimate()[me];
 }
 
 /// Adds to the gradients of this rank in the model, and returns its part of the loss; both are yet

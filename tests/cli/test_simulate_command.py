@@ -72,6 +72,20 @@ class Simulate(ProgramTest):
             self.assertLess(out["balanced"]["work_max_over_mean"], out["unbalanced"]["work_max_over_mean"])
             self.assertLess(out["loss_relative_difference"], 1e-13)
 
+    def test_memory_of_ranks(self):
+        out, table = self.run_to_json(2, "--topology", "elastic", small=["--patch", "64", *SMALL[2:]])
+        self.assertRegex(table, r"memory of a rank +predicted +mean +measured +mean\n")
+        for placement, memory in out["memory_bytes_per_rank"].items():
+            parts = [kind for kind in memory if kind != "total"]
+            self.assertEqual(parts, ["parameters", "gradients", "optimizer", "activations", "exchange buffers"])
+            for figure in ("predicted_mean", "measured_mean"):
+                self.assertAlmostEqual(memory["total"][figure], sum(memory[kind][figure] for kind in parts))
+            self.assertEqual(memory["parameters"]["measured_max"], memory["parameters"]["predicted_max"])
+            for kind in ("activations", "total"):
+                for figure in ("max", "mean"):
+                    predicted, measured = (memory[kind][f"{by}_{figure}"] for by in ("predicted", "measured"))
+                    self.assertAlmostEqual(predicted / measured, 1, delta=0.05, msg=f"{placement} {kind} {figure}")
+
     def test_micro_batches_change_no_loss_and_the_way_to_normalise_does(self):
         def losses(*arguments):
             out, table = self.run_to_json(2, "--dtype", "double", *arguments)

@@ -49,9 +49,30 @@ inline TraceStep example_step(std::int64_t index, const TraceHeader& header) {
   for (std::int64_t r = 0; r < header.ranks; ++r) {
     const double y = x + static_cast<double>(r) / 64;
     const std::int64_t sequences = (index + r) % 4;
-    step.ranks.push_back({sequences, index * 3 + r, index * 5 + r, 1e15 + y, 1e16 + y, 1 + y, 2 + y,
-                          3 + y, 4 + y, 5 + y, 6 + y, 7 + y, 8 + y, 9 + y, 10 + y,
-                          (index << 33) + r, (index << 34) + r});
+    step.ranks.push_back({sequences,
+                          index * 3 + r,
+                          index * 5 + r,
+                          1e15 + y,
+                          1e16 + y,
+                          1 + y,
+                          2 + y,
+                          3 + y,
+                          4 + y,
+                          5 + y,
+                          6 + y,
+                          7 + y,
+                          8 + y,
+                          9 + y,
+                          10 + y,
+                          (index << 33) + r,
+                          (index << 34) + r,
+                          index * 13 + r,
+                          index * 17 + r,
+                          index * 19 + r,
+                          index * 23 + r,
+                          index * 29 + r,
+                          index * 31 + r,
+                          index * 37 + r});
     step.lengths.emplace_back();
     for (std::int64_t i = 0; i < sequences; ++i) {
       step.lengths.back().push_back(index * 1000 + r * 10 + i);

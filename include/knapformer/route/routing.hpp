@@ -84,7 +84,9 @@ class Pending {
 /// The last two fill views of the caller, shaped like the results of the first two.
 class Routing {
  public:
-  /// Not collective. Throws Error unless the plan is for as many ranks as the group has.
+  /// Not collective. Throws Error unless the plan is for as many ranks as the group has. Takes host
+  /// memory for its lists; their copies on the device take that of routings that are gone. Fences
+  /// all instances, any of which may still read those.
   Routing(Communicator group, Plan plan);
 
   const Plan& plan() const;

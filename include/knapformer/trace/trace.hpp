@@ -73,6 +73,15 @@ struct TraceRank {
   double speed_estimate = 1;           ///< as the balancer had it, over the mean of its group
   std::int64_t bytes_routed = 0;       ///< sent to other ranks
   std::int64_t bytes_exchanged = 0;    ///< sent to other ranks
+  // Memory in bytes: held after the step, and predicted for it and the steps before, those of the
+  // warm-up included. What is predicted of the others is what they are.
+  std::int64_t memory_parameters = 0;
+  std::int64_t memory_gradients = 0;
+  std::int64_t memory_optimizer = 0;
+  std::int64_t memory_activations = 0;
+  std::int64_t memory_exchange = 0;
+  std::int64_t predicted_activations = 0;
+  std::int64_t predicted_exchange = 0;
 
   friend bool operator==(const TraceRank&, const TraceRank&) = default;
 };

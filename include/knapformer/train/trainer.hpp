@@ -59,9 +59,10 @@ class Trainer {
   /// Collective over the world: one step of gradient descent on options().micro_batches batches,
   /// any of which may be empty on any rank. While one computes, the next one is shared and planned;
   /// given the lengths of the first one of the next step, on all ranks or on none, so is that: it
-  /// must then come next. A balancer that adapts to speed observes how long this rank was busy, by
-  /// `clock`. When the step fails on one rank, it throws Error on all of them, and neither the
-  /// world nor its groups are of further use.
+  /// must then come next. Nothing is allocated in Kokkos spaces once the sizes have been there; a
+  /// plan and the lists made from it are new host memory every time. A balancer that adapts to
+  /// speed observes how long this rank was busy, by `clock`. When the step fails on one rank, it
+  /// throws Error on all of them, and neither the world nor its groups are of further use.
   StepOutcome step(const Device& exec, std::span<const Batch<T>> micro_batches,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {});
@@ -94,6 +95,8 @@ class Trainer {
   double forward_and_backward(const Device& exec, const Batch<T>& batch, const Routing& routing,
                               PhaseClock& clock);
   double meet(double count);
+  void descend(const Device& exec, double world_count, PhaseClock& clock);
+  void report(StepOutcome& outcome) const;
 
   Communicator world_;
   Balancer balancer_;
