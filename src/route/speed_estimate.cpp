@@ -16,6 +16,9 @@ constexpr double kFastest = 0x1p7;
 /// Ranks with less than this share of the work that is fair at their speed take no part.
 constexpr double kLeastShare = 0.25;
 
+/// And move by this part of the way to the mean.
+constexpr std::int64_t kForgotten = 256;
+
 std::int64_t quantised(double speed) {
   return std::llround(std::clamp(speed, kSlowest, kFastest) * kOne);
 }
@@ -52,15 +55,19 @@ void SpeedEstimate::update(std::span<const BusyReport> reports) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const double speed = static_cast<double>(ranks_[r].speed);
     const bool enough = reports[r].work > 0 && reports[r].work >= least * speed;
-    if (!enough || !(reports[r].seconds > 0)) continue;
-    rates[r] = reports[r].work / reports[r].seconds;
+    const double rate = reports[r].work / reports[r].seconds;
+    if (!enough || !(reports[r].seconds > 0) || !std::isfinite(rate)) continue;
+    rates[r] = rate;
     sum_of_rates += rates[r];
     sum_of_speeds += speed / kOne;
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (rates[r] == 0) continue;
-    const std::int64_t sample = quantised(rates[r] / sum_of_rates * sum_of_speeds);
     Rank& rank = ranks_[r];
+    if (rates[r] == 0) {
+      rank.speed += (static_cast<std::int64_t>(kOne) - rank.speed) / kForgotten;
+      continue;
+    }
+    const std::int64_t sample = quantised(rates[r] / sum_of_rates * sum_of_speeds);
     rank.speed += (median(sample, rank.last[0], rank.last[1]) - rank.speed) / 2;
     rank.last = {sample, rank.last[0]};
   }

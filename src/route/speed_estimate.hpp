@@ -21,7 +21,9 @@ struct BusyReport {
 /// A step's samples are work over busy seconds, scaled to what the estimate says of the ranks that
 /// take part. The median of the last three samples of a rank moves its estimate half the way, so
 /// that one odd step changes nothing. Ranks with little work for their speed take no
-/// part: what they do besides counts too much. The state is integers, so every rank has the same.
+/// part: what they do besides counts too much. What is known of them fades, so that one that was
+/// slow for a while is not left without work for good. The state is integers, so every rank has the
+/// same.
 class SpeedEstimate {
  public:
   /// Positive numbers, one for each rank, of which only the ratios matter.

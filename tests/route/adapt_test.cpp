@@ -123,6 +123,32 @@ TEST_F(Adapt, RanksWithLittleWorkKeepTheirEstimate) {
   for (const double speed : estimate) EXPECT_NEAR(speed, 1, 1e-4);
 }
 
+TEST_F(Adapt, ARankThatWasSlowForAWhileGetsWorkAgain) {
+  if (group.size() == 1) return;
+  const Balancer balance(group, adapting());
+  bool idle = false;
+  for (int step = 0; step < 300; ++step) {
+    const Routing routing = balance.prepare(Lengths(4, 100));
+    std::vector<double> speeds = ones();
+    if (step < 8) speeds.back() = 0.01;
+    balance.observe(routing, busy(routing.plan(), speeds)[at(group.rank())]);
+    idle = idle || routing.plan().report().work_after.back() == 0;
+  }
+  EXPECT_TRUE(idle);
+  EXPECT_NEAR(balance.speed_estimate().back(), 1, 1e-2);
+}
+
+TEST_F(Adapt, TimesTooShortToBeTrueSayNothing) {
+  const Balancer balance(group, adapting());
+  for (int step = 0; step < 5; ++step) {
+    const Routing routing = balance.prepare(Lengths(16, 50));
+    const double seconds = busy(routing.plan(), ones())[at(group.rank())];
+    balance.observe(routing,
+                    group.rank() == 0 ? std::numeric_limits<double>::denorm_min() : seconds);
+  }
+  for (const double speed : balance.speed_estimate()) EXPECT_NEAR(speed, 1, 1e-4);
+}
+
 TEST_F(Adapt, AnEstimateCanBeSavedAndRestored) {
   std::vector<double> speeds = ones();
   speeds.front() = 3;
