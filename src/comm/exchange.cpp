@@ -119,19 +119,22 @@ Request Communicator::start_exchange(const Kokkos::DefaultExecutionSpace& exec,
                                      std::function<void()> then) const {
   data_->check_usable();
   data_->note({Operation::Kind::kExchange, fingerprint});
-  auto state = make_recycled<Request::State>(data_->host_memory, data_, std::move(keep_alive),
-                                             std::move(then), data_->transport->new_transfer(exec));
-  try {
-    check_ranges(*data_, sends);
-    check_ranges(*data_, receives);
-    state->transfer->start(sends, receives, fingerprint);
-    copy_own(exec, rank(), sends, receives);
-    if (travels(rank(), sends) || travels(rank(), receives)) state->started = process_seconds();
-  } catch (const std::exception& error) {  // memory may be short on this rank alone
-    if (!state->transfer->withdraw()) keep_for_good(std::move(state));
-    fail(error.what());
-  }
-  return Request(std::move(state));
+  return guard([&] {  // memory may be short on this rank alone
+    auto state =
+        make_recycled<Request::State>(data_->host_memory, data_, std::move(keep_alive),
+                                      std::move(then), data_->transport->new_transfer(exec));
+    try {
+      check_ranges(*data_, sends);
+      check_ranges(*data_, receives);
+      state->transfer->start(sends, receives, fingerprint);
+      copy_own(exec, rank(), sends, receives);
+      if (travels(rank(), sends) || travels(rank(), receives)) state->started = process_seconds();
+    } catch (...) {
+      if (!state->transfer->withdraw()) keep_for_good(std::move(state));
+      throw;
+    }
+    return Request(std::move(state));
+  });
 }
 
 }  // namespace knapformer

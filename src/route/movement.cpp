@@ -299,21 +299,23 @@ Request Routing::start(const Device& exec, Movement movement, std::span<const Co
   Kokkos::Profiling::ScopedRegion region(sides.region);
   const MoveArguments move{exec, from, to, std::move(keep_alive),
                            fingerprint(plan(), movement, from)};
-  switch (movement) {
-    case Movement::kRoute:
-      return data_->move_rows(move, data_->home_runs, data_->routed_runs);
-    case Movement::kReverseRoute:
-      return data_->move_rows(move, data_->routed_runs, data_->home_runs);
-    case Movement::kPreAttention:
-      return data_->split_heads(move);
-    case Movement::kPostAttention:
-      return data_->join_heads(move);
-    case Movement::kRouteSequences:
-      return data_->move_rows(move, data_->sequence_runs, data_->chunk_runs);
-    case Movement::kRouteSequencesAdjoint:
-      return data_->sum_at_home(move);
-  }
-  throw Error("routing: unknown movement");
+  return group().guard([&] {  // memory may be short on this rank alone
+    switch (movement) {
+      case Movement::kRoute:
+        return data_->move_rows(move, data_->home_runs, data_->routed_runs);
+      case Movement::kReverseRoute:
+        return data_->move_rows(move, data_->routed_runs, data_->home_runs);
+      case Movement::kPreAttention:
+        return data_->split_heads(move);
+      case Movement::kPostAttention:
+        return data_->join_heads(move);
+      case Movement::kRouteSequences:
+        return data_->move_rows(move, data_->sequence_runs, data_->chunk_runs);
+      case Movement::kRouteSequencesAdjoint:
+        return data_->sum_at_home(move);
+    }
+    throw Error("routing: unknown movement");
+  });
 }
 
 }  // namespace knapformer

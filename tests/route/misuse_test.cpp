@@ -84,6 +84,30 @@ TEST_F(Misuse, WrongFirstExtentOfTheWayBackAndOfHeads) {
       on_last("post_attention: input 0 has")));
 }
 
+/// Views without memory, of more bytes than there can be: they are never looked at.
+TEST_F(Misuse, TooLittleMemoryOnOneRank) {
+  if (last == 0) return;
+  using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
+  using NoRows = Kokkos::View<double**, Kokkos::LayoutRight, Device, Unmanaged>;
+  using NoHeads = Kokkos::View<float***, Kokkos::LayoutRight, Device, Unmanaged>;
+  using NoBlocks = Kokkos::View<float**, Kokkos::LayoutRight, Device, Unmanaged>;
+  constexpr std::int64_t kMuch = std::int64_t{1} << 46;
+  auto* elsewhere = reinterpret_cast<float*>(std::uintptr_t{1} << 60);
+  const auto for_outputs = message_of(
+      [&](const Routing& r) { r.route(exec, NoRows(nullptr, r.home_rows(), kMuch)); }, good);
+  const auto for_scratch = message_of(
+      [&](const Routing& r) {
+        r.pre_attention_into(exec, std::tuple(NoBlocks(elsewhere, r.head_rows(), kMuch)),
+                             NoHeads(nullptr, r.routed_rows(), 8, kMuch));
+      },
+      good_attention);
+  for (const std::string& message : {for_outputs, for_scratch}) {
+    EXPECT_TRUE(contains(message, on_last(""))) << message;
+    EXPECT_TRUE(contains(message, "memory")) << message;
+    EXPECT_TRUE(same_everywhere(message));
+  }
+}
+
 TEST_F(Misuse, WrongNumberOfSequencesOrChunks) {
   EXPECT_EQ(message_of([&](const Routing& r) { r.route_sequences(exec, rows(3)); },
                        [&](const Routing& r) { r.route_sequences(exec, rows(2)); }),

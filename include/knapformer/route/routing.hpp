@@ -72,9 +72,9 @@ class Pending {
 /// Every operation is collective over the group: all ranks call the same ones in the same order, a
 /// rank without rows too. It takes any number of views (see RowView) of any types, which travel in
 /// one exchange, their bytes unchanged unless they are summed. All enqueue on `exec` and fence it
-/// before MPI sees the bytes. A view of the wrong extent on any rank, and plans, widths or types
-/// that differ between ranks, make every rank throw (see Communicator), here or in its next
-/// collective call.
+/// before MPI sees the bytes. A view of the wrong extent or too little memory on any rank, and
+/// plans, widths or types that differ between ranks, make every rank throw (see Communicator), here
+/// or in its next collective call.
 ///
 /// Each operation has four forms:
 ///     auto outputs = routing.route(exec, views...);
@@ -314,8 +314,10 @@ class Routing {
 
   template <Movement kMovement, class... V>
   auto start_new(const Device& exec, const V&... views) const {
-    return start_into<kMovement>(exec, std::tuple(make_output<kMovement>(exec, views)...),
-                                 views...);
+    return group().guard([&] {  // memory may be short on this rank alone
+      return start_into<kMovement>(exec, std::tuple(make_output<kMovement>(exec, views)...),
+                                   views...);
+    });
   }
 
   template <Movement kMovement, class... Out, class... V>
