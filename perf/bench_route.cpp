@@ -38,7 +38,7 @@ constexpr std::int64_t kMegabytes[] = {1, 4, 16, 64, 256};  // a rank, in units 
 constexpr std::int64_t kManySequences = 64;                 // of a rank, however short
 constexpr std::int64_t kSharedSequences = 16;               // of the group, at most
 constexpr std::int64_t kPreparedSequences = 32;             // of a rank
-constexpr std::size_t kMetadataNumbers = 5 + 64;            // that prepare gathers of them
+constexpr std::size_t kMetadataNumbers = 8 + 64;            // that prepare gathers of a rank
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
