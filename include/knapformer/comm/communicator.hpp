@@ -106,8 +106,9 @@ class Gathering;
 ///
 /// Duplicates the MPI communicator given, so it never sees the caller's messages, and frees the
 /// duplicate with the last handle, which must happen before Kokkos::finalize and MPI_Finalize. All
-/// ranks call the collective functions in the same order, from one thread at a time. MPI errors
-/// become Error.
+/// ranks call the collective functions in the same order. All handles of a communicator, and the
+/// requests made with them, belong to one thread at a time, where they are destroyed too. MPI
+/// errors become Error.
 ///
 /// A rank that cannot go on (see fail() and guard(), and every Error that a Request throws) tells
 /// all others, and each of them throws the same Error from the collective function it waits in or
