@@ -13,6 +13,7 @@ SUITE ?= cpu
 OUTPUT ?= build/perf-$(SUITE).json
 SETUP ?= yes
 CUDA_CHECK ?= yes
+FORTRAN ?= $(if $(and $(shell command -v gfortran),$(shell command -v mpifort)),yes,no)
 
 # What `make demo` computes; `build/knapformer simulate --help` explains the options. At these rates no
 # sample is longer than 4096 tokens, and the imbalance between two ranks is worth a third of a step.
@@ -70,6 +71,7 @@ help:
 	@echo 'make setup     install what is missing (Debian), after listing it; YES=1 does not ask'
 	@echo
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
+	@echo 'FORTRAN=$(FORTRAN)   whether the Fortran module is built: where there is gfortran and mpifort'
 	@echo 'BENCH_ARGS="--benchmark_filter=32x32" is passed to the benchmark'
 	@echo 'CMAKE_ARGS="-DKokkos_ROOT=..." is passed to CMake'
 
@@ -80,7 +82,8 @@ endif
 
 build: setup
 	@echo '== configuring build'
-	@cmake --preset release $(call generator,build) $(CMAKE_ARGS)
+	@cmake --preset release $(call generator,build) \
+		-DKNAPFORMER_ENABLE_FORTRAN=$(if $(filter yes,$(FORTRAN)),ON,OFF) $(CMAKE_ARGS)
 	@echo '== building with $(JOBS) jobs'
 	@cmake --build build -j $(JOBS)
 
