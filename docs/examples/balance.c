@@ -57,12 +57,18 @@ int main(int argc, char** argv) {
   {
     float* tokens = make_rows(layout.home_rows);
     float* moved = make_rows(layout.routed_rows);
-    const knapformer_rows there = {
-        tokens,          moved, layout.home_rows, layout.routed_rows, kWidth * sizeof(float),
-        KNAPFORMER_FLOAT};
-    const knapformer_rows back = {
-        moved,           tokens, layout.routed_rows, layout.home_rows, kWidth * sizeof(float),
-        KNAPFORMER_FLOAT};
+    const knapformer_rows there = {.from = tokens,
+                                   .from_rows = layout.home_rows,
+                                   .to = moved,
+                                   .to_rows = layout.routed_rows,
+                                   .row_bytes = kWidth * sizeof(float),
+                                   .type = KNAPFORMER_FLOAT};
+    const knapformer_rows back = {.from = moved,
+                                  .from_rows = layout.routed_rows,
+                                  .to = tokens,
+                                  .to_rows = layout.home_rows,
+                                  .row_bytes = kWidth * sizeof(float),
+                                  .type = KNAPFORMER_FLOAT};
     for (i = 0; i < layout.home_rows * kWidth; ++i) tokens[i] = (float)rank;
     check(knapformer_routing_move(routing, KNAPFORMER_ROUTE, NULL, 1, &there));
     compute(moved, layout.routed_rows);
