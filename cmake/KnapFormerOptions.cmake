@@ -56,6 +56,16 @@ function(knapformer_library target name)
   knapformer_sanitize(${target})
 endfunction()
 
+# Hides what is not of this project in a shared library. Objects are the same for static and shared ones.
+function(knapformer_hide_symbols target)
+  set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
+  if(NOT APPLE)
+    set(symbols "${PROJECT_SOURCE_DIR}/cmake/exported-symbols.map")
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${symbols}")
+    set_property(TARGET ${target} PROPERTY LINK_DEPENDS "${symbols}")
+  endif()
+endfunction()
+
 # Sources of the target `knapformer` that never run on a device: the CUDA compile check leaves them out.
 function(knapformer_host_only)
   list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
