@@ -7,7 +7,8 @@
  * Functions that return a status return KNAPFORMER_SUCCESS, or say in knapformer_error_message()
  * what was wrong. None lets a C++ exception out. What a _create or _make function returns is
  * destroyed by the function of that name, which sets the pointer to NULL and takes NULL too. Arrays
- * that a function fills a struct with belong to the handle that they come from.
+ * that a function fills a struct with belong to the handle that they come from; empty ones may be
+ * NULL.
  *
  * An options struct is filled by its _init function first; then set what should be otherwise. */
 
