@@ -18,7 +18,7 @@ for program in slurmctld slurmd munged sbatch srun scontrol; do
 done
 [ $# -gt 0 ] || set -- perf/slurm/cpu.sbatch
 
-folder=$(mktemp -d /tmp/knapformer-slurm.XXXXXX)
+folder=$(mktemp -d)
 stop() {
   local status=$? file
   for file in slurmd slurmctld munged; do
