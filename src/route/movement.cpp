@@ -98,7 +98,7 @@ bool overlap(const ConstRows& a, const ConstRows& b) {
 /// What keeps rows from being summed; empty when nothing does.
 std::string complaint_about_sum(const ConstRows& view, const char* what, std::size_t index) {
   const std::size_t size = element_bytes(view.element);
-  if (size == 0) return fmt::format("{} {} is neither float nor double", what, index);
+  if (size == 0) return fmt::format("{} {} is neither float, double nor bfloat16", what, index);
   if (static_cast<std::size_t>(view.item_bytes) % size != 0 ||
       reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
     return fmt::format("{} {} has rows of {} bytes at {}, which do not hold elements of {} bytes",

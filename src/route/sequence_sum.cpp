@@ -15,6 +15,8 @@ template <class T>
 void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks,
          const ConstRows& arrived, const Rows& sums) {
   using Policy = Kokkos::TeamPolicy<Device>;
+  using Sum = Accumulate<T>;
+  constexpr bool kInPlace = std::is_same_v<Sum, T>;
   const std::int64_t columns = sums.item_bytes / static_cast<std::int64_t>(sizeof(T));
   const std::int64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
   if (sums.rows * tiles <= 0) return;
@@ -25,10 +27,11 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
   const auto* there = reinterpret_cast<const T*>(arrived.data);
   auto* out = reinterpret_cast<T*>(sums.data);
   const int vector_length = std::min(32, Policy::vector_length_max());
+  auto policy = Policy(exec, static_cast<int>(sums.rows * tiles), Kokkos::AUTO, vector_length);
+  constexpr std::size_t kRoom = kInPlace ? 0 : kTileColumns * sizeof(Sum);
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(kRoom)));
   Kokkos::parallel_for(
-      "KnapFormer::sum_terms",
-      Policy(exec, static_cast<int>(sums.rows * tiles), Kokkos::AUTO, vector_length),
-      KOKKOS_LAMBDA(const Policy::member_type& team) {
+      "KnapFormer::sum_terms", policy, KOKKOS_LAMBDA(const Policy::member_type& team) {
         const std::int64_t sequence = team.league_rank() / tiles;
         const std::int64_t first = team.league_rank() % tiles * kTileColumns;
         const std::int64_t rest = columns - first;
@@ -36,7 +39,13 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
         const std::int64_t begin = offsets(sequence);
         const std::int64_t end = offsets(sequence + 1);
         const auto range = Kokkos::TeamVectorRange(team, count);
-        T* to = out + sequence * columns + first;
+        T* const result = out + sequence * columns + first;
+        Sum* to = nullptr;
+        if constexpr (kInPlace) {
+          to = result;
+        } else {
+          to = static_cast<Sum*>(team.team_scratch(0).get_shmem(kRoom));
+        }
         if (begin == end) Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] = 0; });
         // Every element stays with its thread from one term to the next.
         for (std::int64_t k = begin; k < end; ++k) {
@@ -49,6 +58,9 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
             Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] += from[i]; });
           }
         }
+        if constexpr (!kInPlace) {
+          Kokkos::parallel_for(range, [&](const std::int64_t i) { result[i] = to[i]; });
+        }
       });
 }
 
@@ -58,8 +70,10 @@ void sum_terms(const Device& exec, const SequenceTerms& terms, const ConstRows& 
                const ConstRows& arrived, const Rows& sums) {
   if (sums.element == Element::kFloat) {
     sequence_sum::sum<float>(exec, terms, chunks, arrived, sums);
-  } else {
+  } else if (sums.element == Element::kDouble) {
     sequence_sum::sum<double>(exec, terms, chunks, arrived, sums);
+  } else {
+    sequence_sum::sum<bfloat16>(exec, terms, chunks, arrived, sums);
   }
 }
 

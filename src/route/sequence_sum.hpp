@@ -18,7 +18,8 @@ struct SequenceTerms {
   std::int64_t local = 0;
 };
 
-/// One row of `sums` for each sequence. All three are of float, or all of double.
+/// One row of `sums` for each sequence. All three are of the same of float, double and bfloat16,
+/// whose sums are made in float and rounded once.
 void sum_terms(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks,
                const ConstRows& arrived, const Rows& sums);
 

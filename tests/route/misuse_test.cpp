@@ -134,7 +134,7 @@ TEST_F(Misuse, SumsWithoutATypeOrOfPartsOfNumbers) {
                       [&](const Routing& r) { sum(r, false); });
   };
   EXPECT_EQ(message([](ConstRows& from, Rows& to) { from.element = to.element = Element::kOther; }),
-            on_last("route_sequences_adjoint: input 0 is neither float nor double"));
+            on_last("route_sequences_adjoint: input 0 is neither float, double nor bfloat16"));
   EXPECT_EQ(message([](ConstRows& from, Rows&) { from.element = Element::kFloat; }),
             on_last("route_sequences_adjoint: output 0 and input 0 have elements of different "
                     "types"));

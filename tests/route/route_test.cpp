@@ -55,6 +55,28 @@ TEST(Route, MovesEveryRowOfEveryTypeAndBack) {
   });
 }
 
+TEST(Route, Bfloat16KeepsEveryBit) {
+  for_all_routings(world(), 11, {0, 1}, [](const Routing& routing) {
+    const auto patterns = [](const std::vector<Token>& tokens) {  // NaN among them
+      return filled<Kokkos::View<bfloat16**, Kokkos::LayoutRight, Device>>(
+          tokens,
+          [](const Token& token, std::int64_t column) {
+            return std::bit_cast<bfloat16>(awkward<std::uint16_t>(token, column));
+          },
+          7);
+    };
+    const auto bits = [](const auto& view) {
+      std::vector<std::uint16_t> out;
+      for (const bfloat16 value : values(view)) out.push_back(std::bit_cast<std::uint16_t>(value));
+      return out;
+    };
+    const auto home = patterns(home_tokens(routing));
+    const auto routed = routing.route(Device(), home);
+    EXPECT_EQ(bits(routed), bits(patterns(routed_tokens(routing))));
+    EXPECT_EQ(bits(routing.reverse_route(Device(), routed)), bits(home));
+  });
+}
+
 TEST(Route, IntegersBesideTwoByteTokensStayExact) {
   for_all_routings(world(), 11, {0, 1}, [](const Routing& routing) {
     const Device exec;

@@ -80,15 +80,17 @@ TEST(RouteSequences, IntegersBesideTwoByteRowsStayExact) {
 /// Numbers whose sum depends on the order, and negative zeros.
 template <class T>
 T rough(std::int64_t sequence, std::int64_t rank, std::int64_t column) {
-  if (column == 0) return -T{0};
+  if (column == 0) return T{-0.0F};
   std::mt19937_64 random(static_cast<std::uint64_t>((sequence * 64 + rank) * 4096 + column));
-  const T fraction = static_cast<T>(random() % 1000003) / T{1000003};
-  return std::ldexp(fraction, static_cast<int>(random() % 40));
+  const auto fraction = static_cast<double>(random() % 1000003) / 1000003;
+  return static_cast<T>(std::ldexp(fraction, static_cast<int>(random() % 40)));
 }
 
+/// bfloat16 is summed in float and rounded once.
 template <class T>
 void check_sums(const Routing& routing, std::int64_t width) {
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
   const auto mine = [rank = routing.group().rank()](const Token& token, std::int64_t column) {
     return rough<T>(token.sequence, rank, column);
   };
@@ -98,12 +100,12 @@ void check_sums(const Routing& routing, std::int64_t width) {
   for (const Token& token : home_sequences(routing)) {
     const auto chunks = routing.plan().chunks(token.sequence);
     for (std::int64_t column = 0; column < width; ++column, ++i) {
-      T sum = 0;
+      Accumulate<T> sum = 0;
       for (std::size_t k = 0; k < chunks.size(); ++k) {
-        const T term = rough<T>(token.sequence, chunks[k].rank, column);
+        const Accumulate<T> term = rough<T>(token.sequence, chunks[k].rank, column);
         sum = k == 0 ? term : sum + term;
       }
-      ASSERT_EQ(std::bit_cast<Bits>(sums.at(i)), std::bit_cast<Bits>(sum))
+      ASSERT_EQ(std::bit_cast<Bits>(sums.at(i)), std::bit_cast<Bits>(T(sum)))
           << "sequence " << token.sequence << ", column " << column;
     }
   }
@@ -113,10 +115,13 @@ void check_sums(const Routing& routing, std::int64_t width) {
 TEST(RouteSequences, AdjointSumsInBagOrder) {
   for_all_routings(world(), 11, kSeeds, [](const Routing& routing) {
     check_sums<float>(routing, 3);
+    check_sums<bfloat16>(routing, 5);
     check_sums<double>(routing, 1);
     check_sums<double>(routing, 0);
   });
-  check_sums<float>(Routing(world(), uneven_plan(world().size(), 11, 44)), 2500);
+  const Routing wide(world(), uneven_plan(world().size(), 11, 44));
+  check_sums<float>(wide, 2500);
+  check_sums<bfloat16>(wide, 2500);
 }
 
 TEST(RouteSequences, RowsTravelToTheRanksOfTheirBagsOnly) {

@@ -330,7 +330,7 @@ class Routing {
         "outputs have the types of the inputs, and are not const");
     static_assert(kMovement != Movement::kRouteSequencesAdjoint ||
                       ((element_of<typename V::value_type> != Element::kOther) && ...),
-                  "float and double are summed; types of 2 bytes will be when there is a bfloat16");
+                  "float, double and bfloat16 are summed");
     constexpr bool kFromTokens = kMovement == Movement::kPreAttention;
     constexpr bool kToTokens = kMovement == Movement::kPostAttention;
     const std::array<ConstRows, sizeof...(V)> from{rows_of(views, kFromTokens)...};

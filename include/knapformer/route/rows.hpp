@@ -6,25 +6,28 @@
 #include <Kokkos_Core.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <knapformer/comm/bfloat16.hpp>
 #include <knapformer/comm/device.hpp>
 #include <type_traits>
 
 namespace knapformer {
 
 /// What a view is made of, as far as routing cares: it sums elements of these types.
-enum class Element { kOther, kFloat, kDouble };
+enum class Element { kOther, kFloat, kDouble, kBfloat16 };
 
 template <class T>
 inline constexpr Element element_of =
-    std::is_same_v<std::remove_const_t<T>, float>    ? Element::kFloat
-    : std::is_same_v<std::remove_const_t<T>, double> ? Element::kDouble
-                                                     : Element::kOther;
+    std::is_same_v<std::remove_const_t<T>, float>      ? Element::kFloat
+    : std::is_same_v<std::remove_const_t<T>, double>   ? Element::kDouble
+    : std::is_same_v<std::remove_const_t<T>, bfloat16> ? Element::kBfloat16
+                                                       : Element::kOther;
 
 /// 0 for an element that is only moved.
 constexpr std::size_t element_bytes(Element element) {
-  return element == Element::kFloat    ? sizeof(float)
-         : element == Element::kDouble ? sizeof(double)
-                                       : 0;
+  return element == Element::kFloat      ? sizeof(float)
+         : element == Element::kDouble   ? sizeof(double)
+         : element == Element::kBfloat16 ? sizeof(bfloat16)
+                                         : 0;
 }
 
 /// What routing knows of a view: `rows` rows of `items` items of `item_bytes` bytes, packed. The
