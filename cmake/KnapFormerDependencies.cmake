@@ -29,6 +29,20 @@ if(KNAPFORMER_ENABLE_NCCL)
   find_package(NCCL 2.19 REQUIRED)
 endif()
 
+# oneDNN must share our threads: OpenMP's. ThreadSanitizer does not see those wait for each other.
+if(KNAPFORMER_ENABLE_ONEDNN STREQUAL "AUTO")
+  if(NOT Kokkos_ENABLE_CUDA AND NOT KNAPFORMER_SANITIZE MATCHES thread)
+    find_package(OneDNN 2.6 QUIET)
+  endif()
+elseif(KNAPFORMER_ENABLE_ONEDNN)
+  find_package(OneDNN 2.6 REQUIRED)
+endif()
+if(OneDNN_FOUND)
+  message(STATUS "bfloat16: oneDNN ${OneDNN_VERSION}, ${OneDNN_LIBRARY}")
+else()
+  message(STATUS "bfloat16: without oneDNN, by the BLAS in float")
+endif()
+
 # CBLAS: OpenBLAS unless BLA_VENDOR says otherwise.
 if(NOT DEFINED BLA_VENDOR)
   set(BLA_VENDOR OpenBLAS)

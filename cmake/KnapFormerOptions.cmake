@@ -5,6 +5,9 @@ option(KNAPFORMER_ENABLE_RUNTIME "Build the library on Kokkos and MPI and the pr
 option(KNAPFORMER_ENABLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
 option(KNAPFORMER_ENABLE_FORTRAN "Build the Fortran module `knapformer` (needs a compiler of Fortran 2018)" OFF)
 option(KNAPFORMER_ENABLE_NCCL "Move tokens between CUDA devices with NCCL; needs a Kokkos with CUDA" OFF)
+set(KNAPFORMER_ENABLE_ONEDNN AUTO CACHE STRING
+  "Multiply bfloat16 matrices on the host with oneDNN: ON, OFF, or AUTO, where a fitting one is found")
+set_property(CACHE KNAPFORMER_ENABLE_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, without running it (target cuda-check)" OFF)
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 set(KNAPFORMER_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")

@@ -54,7 +54,7 @@ missing_packages() {
   if [ "$with" = iproute2 ] && { ! have ip || ! have tc; }; then echo iproute2; fi
   have h5cc || have h5pcc || installed libhdf5-dev || echo libhdf5-dev
   for package in nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev \
-                 libbenchmark-dev libopenblas-openmp-dev python3-dev python3-h5py python3-venv; do
+                 libbenchmark-dev libopenblas-openmp-dev libdnnl-dev python3-dev python3-h5py python3-venv; do
     installed "$package" || echo "$package"
   done
 }

@@ -145,7 +145,8 @@ Work attention(const AttentionShape& shape, bool backward) {
   if (!backward) return {4 * pairs, forward};
   forward();
   const auto dout = matrix(), dq = matrix(), dk = matrix(), dv = matrix();
-  const Vector<T> workspace("KnapFormer::bench", kernels::attention_workspace(work, shape.d_head));
+  const Vector<T> workspace("KnapFormer::bench",
+                            kernels::attention_workspace<T>(work, shape.d_head));
   return {10 * pairs, [=] {
             kernels::attention_backward(exec(), work, q, k, v, out, log_sum_exp, dout, workspace,
                                         dq, dk, dv);

@@ -22,13 +22,30 @@ KOKKOS_INLINE_FUNCTION Element* scratch(const TeamMember& member, std::int64_t s
                                    .get_shmem_aligned(sizeof(Element) * size, alignof(Element)));
 }
 
-/// A policy with one league member an item, and room for `tiles` score tiles in each.
+/// Room for the rows of a tile that are converted; none where they are computed in place.
 template <class T>
-AttentionPolicy policy_for(const Device& exec, std::int64_t items, int tiles) {
+KOKKOS_INLINE_FUNCTION Accumulate<T>* room(const TeamMember& member, std::int64_t d) {
+  if constexpr (kInPlace<T>) {
+    return nullptr;
+  } else {
+    return static_cast<Accumulate<T>*>(
+        member.team_scratch(1).get_shmem_aligned(sizeof(Accumulate<T>) * kTile * d, 64));
+  }
+}
+
+/// A policy with one league member an item, room for `tiles` score tiles in each, and for the rows
+/// of `rooms` tiles of width d where they are converted.
+template <class T>
+AttentionPolicy policy_for(const Device& exec, std::int64_t items, int tiles, int rooms,
+                           std::int64_t d) {
+  using A = Accumulate<T>;
   const std::size_t bytes =
-      sizeof(T) * kTile * kTile * tiles + sizeof(SoftmaxState<T>) * kTile + 2 * alignof(T);
-  return AttentionPolicy(exec, league_size(items), kAttentionThreads, 1)
-      .set_scratch_size(kScratchLevel, Kokkos::PerTeam(bytes));
+      sizeof(A) * kTile * kTile * tiles + sizeof(SoftmaxState<A>) * kTile + 2 * alignof(A);
+  const std::size_t room_bytes = kInPlace<T> ? 0 : rooms * (sizeof(A) * kTile * d + 64);
+  AttentionPolicy policy(exec, league_size(items), kAttentionThreads, 1);
+  if (kOnHost) return policy.set_scratch_size(1, Kokkos::PerTeam(bytes + room_bytes));
+  policy.set_scratch_size(0, Kokkos::PerTeam(bytes));
+  return policy.set_scratch_size(1, Kokkos::PerTeam(room_bytes));
 }
 
 template <class T>
@@ -43,17 +60,19 @@ void require_packed(const AttentionWork& work, std::int64_t d, const char* name,
 /// A tile of queries against all keys that they see.
 template <class T>
 KOKKOS_INLINE_FUNCTION void attend(const TeamMember& member, const AttentionItem& item, bool causal,
-                                   std::int64_t d, T scale, const T* q, const T* k, const T* v,
-                                   T* out, T* log_sum_exp) {
+                                   std::int64_t d, Accumulate<T> scale, const T* q, const T* k,
+                                   const T* v, T* out, Accumulate<T>* log_sum_exp) {
+  using A = Accumulate<T>;
   const std::int64_t distance = item.row_step * d;
   const int rows = static_cast<int>(item.end - item.begin);
   const std::int64_t first_row = item.first_row + item.begin * item.row_step;
-  const T* const q_tile = q + first_row * d;
-  T* const out_tile = out + first_row * d;
   k += item.first_row * d;
   v += item.first_row * d;
-  T* const scores = scratch<T>(member, kTile * kTile);
-  auto* const states = scratch<SoftmaxState<T>>(member, kTile);
+  A* const scores = scratch<A>(member, kTile * kTile);
+  auto* const states = scratch<SoftmaxState<A>>(member, kTile);
+  A* const key_room = room<T>(member, d);  // for values too
+  const auto q_tile = load_tile(member, rows, d, q + first_row * d, distance, room<T>(member, d));
+  const auto sums = sum_tile(d, out + first_row * d, distance, room<T>(member, d));
   Kokkos::parallel_for(Kokkos::TeamThreadRange(member, rows), [&](int row) { states[row] = {}; });
   member.team_barrier();
 
@@ -61,60 +80,92 @@ KOKKOS_INLINE_FUNCTION void attend(const TeamMember& member, const AttentionItem
   for (std::int64_t key = 0; key < last_key; key += kTile) {
     const int columns = static_cast<int>(last_key - key < kTile ? last_key - key : kTile);
     const ScoreTile tile{rows, columns, kTile, causal, item.begin - key + 1};
-    tile_multiply(member, Transpose::kNo, Transpose::kYes, rows, columns, d, scale, q_tile,
-                  distance, k + key * distance, distance, T(0), scores, kTile);
-    softmax_tile(member, tile, scores, states, out_tile, distance, key > 0 ? d : 0);
-    tile_multiply(member, Transpose::kNo, Transpose::kNo, rows, d, columns, T(1), scores, kTile,
-                  v + key * distance, distance, key > 0 ? T(1) : T(0), out_tile, distance);
+    const auto k_tile = load_tile(member, columns, d, k + key * distance, distance, key_room);
+    tile_multiply(member, Transpose::kNo, Transpose::kYes, rows, columns, d, scale, q_tile.data,
+                  q_tile.distance, k_tile.data, k_tile.distance, A(0), scores, kTile);
+    softmax_tile(member, tile, scores, states, sums.data, sums.distance, key > 0 ? d : 0);
+    const auto v_tile = load_tile(member, columns, d, v + key * distance, distance, key_room);
+    tile_multiply(member, Transpose::kNo, Transpose::kNo, rows, d, columns, A(1), scores, kTile,
+                  v_tile.data, v_tile.distance, key > 0 ? A(1) : A(0), sums.data, sums.distance);
   }
   Kokkos::parallel_for(Kokkos::TeamThreadRange(member, rows), [&](int row) {
-    T* const sums = out_tile + row * distance;
-    const T factor = T(1) / states[row].sum;
-    for (std::int64_t c = 0; c < d; ++c) sums[c] *= factor;
+    A* const own = sums.data + row * sums.distance;
+    const A factor = A(1) / states[row].sum;
+    for (std::int64_t c = 0; c < d; ++c) own[c] *= factor;
     log_sum_exp[first_row + row * item.row_step] =
         states[row].maximum + Kokkos::log(states[row].sum);
   });
+  store_tile(member, rows, d, sums, out + first_row * d, distance);
 }
 
 /// A segment of keys against all queries that see them. dq gathers this segment's part alone.
 template <class T>
 KOKKOS_INLINE_FUNCTION void attend_backward(const TeamMember& member, const AttentionItem& item,
-                                            bool causal, std::int64_t d, T scale, const T* q,
-                                            const T* k, const T* v, const T* log_sum_exp,
-                                            const T* dout, const T* delta, T* dq, T* dk, T* dv) {
+                                            bool causal, std::int64_t d, Accumulate<T> scale,
+                                            const T* q, const T* k, const T* v,
+                                            const Accumulate<T>* log_sum_exp, const T* dout,
+                                            const Accumulate<T>* delta, Accumulate<T>* dq, T* dk,
+                                            T* dv) {
+  using A = Accumulate<T>;
   constexpr auto kNo = Transpose::kNo, kYes = Transpose::kYes;
   const std::int64_t step = item.row_step, distance = step * d;
-  T* const scores = scratch<T>(member, kTile * kTile);
-  T* const products = scratch<T>(member, kTile * kTile);
+  A* const scores = scratch<A>(member, kTile * kTile);
+  A* const products = scratch<A>(member, kTile * kTile);
+  A* const k_room = room<T>(member, d);
+  A* const v_room = room<T>(member, d);
+  A* const q_room = room<T>(member, d);
+  A* const dout_room = room<T>(member, d);
+  A* const dk_room = room<T>(member, d);
+  A* const dv_room = room<T>(member, d);
   for (std::int64_t key = item.begin; key < item.end; key += kTile) {
     const int columns = static_cast<int>(item.end - key < kTile ? item.end - key : kTile);
     const std::int64_t key_at = (item.first_row + key * step) * d;
+    const auto keys = load_tile(member, columns, d, k + key_at, distance, k_room);
+    const auto values = load_tile(member, columns, d, v + key_at, distance, v_room);
+    const auto dk_sums = sum_tile(d, dk + key_at, distance, dk_room);
+    const auto dv_sums = sum_tile(d, dv + key_at, distance, dv_room);
     const std::int64_t first_query = causal ? key : 0;
     for (std::int64_t query = first_query; query < item.length; query += kTile) {
       const int rows = static_cast<int>(item.length - query < kTile ? item.length - query : kTile);
       const std::int64_t query_row = item.first_row + query * step, query_at = query_row * d;
       const ScoreTile tile{rows, columns, kTile, causal, query - key + 1};
-      tile_multiply(member, kNo, kYes, rows, columns, d, scale, q + query_at, distance, k + key_at,
-                    distance, T(0), scores, kTile);
-      tile_multiply(member, kNo, kYes, rows, columns, d, T(1), dout + query_at, distance,
-                    v + key_at, distance, T(0), products, kTile);
+      const auto queries = load_tile(member, rows, d, q + query_at, distance, q_room);
+      const auto douts = load_tile(member, rows, d, dout + query_at, distance, dout_room);
+      tile_multiply(member, kNo, kYes, rows, columns, d, scale, queries.data, queries.distance,
+                    keys.data, keys.distance, A(0), scores, kTile);
+      tile_multiply(member, kNo, kYes, rows, columns, d, A(1), douts.data, douts.distance,
+                    values.data, values.distance, A(0), products, kTile);
       softmax_gradient_tile(member, tile, scores, products, log_sum_exp + query_row,
                             delta + query_row, step);
-      const T beta = query == first_query ? T(0) : T(1);
-      tile_multiply(member, kYes, kNo, columns, d, rows, T(1), scores, kTile, dout + query_at,
-                    distance, beta, dv + key_at, distance);
-      tile_multiply(member, kYes, kNo, columns, d, rows, scale, products, kTile, q + query_at,
-                    distance, beta, dk + key_at, distance);
-      tile_multiply(member, kNo, kNo, rows, d, columns, scale, products, kTile, k + key_at,
-                    distance, T(1), dq + query_at, distance);
+      const A beta = query == first_query ? A(0) : A(1);
+      tile_multiply(member, kYes, kNo, columns, d, rows, A(1), scores, kTile, douts.data,
+                    douts.distance, beta, dv_sums.data, dv_sums.distance);
+      tile_multiply(member, kYes, kNo, columns, d, rows, scale, products, kTile, queries.data,
+                    queries.distance, beta, dk_sums.data, dk_sums.distance);
+      tile_multiply(member, kNo, kNo, rows, d, columns, scale, products, kTile, keys.data,
+                    keys.distance, A(1), dq + query_at, distance);
     }
+    store_tile(member, columns, d, dk_sums, dk + key_at, distance);
+    store_tile(member, columns, d, dv_sums, dv + key_at, distance);
+  }
+}
+
+/// Where a segment of keys sums its part of dq [head_rows x d], `size` elements: the first in place
+/// if it can, the others in `partial`.
+template <class T>
+KOKKOS_INLINE_FUNCTION Accumulate<T>* segment_sums(T* dq, Accumulate<T>* partial,
+                                                   std::int64_t segment, std::int64_t size) {
+  if constexpr (kInPlace<T>) {
+    return segment == 0 ? dq : partial + (segment - 1) * size;
+  } else {
+    return partial + segment * size;
   }
 }
 
 template <class T>
 void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
                const MatrixIn<T>& k, const MatrixIn<T>& v, const Matrix<T>& out,
-               const Vector<T>& log_sum_exp) {
+               const Vector<Accumulate<T>>& log_sum_exp) {
   const auto d = static_cast<std::int64_t>(q.extent(1));
   require_packed<T>(work, d, "attention: q", q);
   require_packed<T>(work, d, "attention: k", k);
@@ -124,9 +175,10 @@ void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>&
   if (work.queries.extent(0) == 0) return;
   const auto items = work.queries;
   const bool causal = work.causal;
-  const T scale = T(1 / std::sqrt(static_cast<double>(d)));
+  const auto scale = static_cast<Accumulate<T>>(1 / std::sqrt(static_cast<double>(d)));
   Kokkos::parallel_for(
-      "KnapFormer::attention", policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 1),
+      "KnapFormer::attention",
+      policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 1, 3, d),
       KOKKOS_LAMBDA(const TeamMember& member) {
         attend(member, items(member.league_rank()), causal, d, scale, q.data(), k.data(), v.data(),
                out.data(), log_sum_exp.data());
@@ -136,9 +188,9 @@ void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>&
 template <class T>
 void attention_backward(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
                         const MatrixIn<T>& k, const MatrixIn<T>& v, const MatrixIn<T>& out,
-                        const VectorIn<T>& log_sum_exp, const MatrixIn<T>& dout,
-                        const Vector<T>& workspace, const Matrix<T>& dq, const Matrix<T>& dk,
-                        const Matrix<T>& dv) {
+                        const VectorIn<Accumulate<T>>& log_sum_exp, const MatrixIn<T>& dout,
+                        const Vector<Accumulate<T>>& workspace, const Matrix<T>& dq,
+                        const Matrix<T>& dk, const Matrix<T>& dv) {
   const auto d = static_cast<std::int64_t>(q.extent(1));
   require_packed<T>(work, d, "attention_backward: q", q);
   require_packed<T>(work, d, "attention_backward: k", k);
@@ -149,57 +201,61 @@ void attention_backward(const Device& exec, const AttentionWork& work, const Mat
   require_packed<T>(work, d, "attention_backward: dk", dk);
   require_packed<T>(work, d, "attention_backward: dv", dv);
   require_extents("attention_backward: log_sum_exp", log_sum_exp, {work.head_rows});
-  require_extents("attention_backward: workspace", workspace, {attention_workspace(work, d)});
+  require_extents("attention_backward: workspace", workspace, {attention_workspace<T>(work, d)});
   if (work.keys.extent(0) == 0) return;
   const auto items = work.keys;
   const bool causal = work.causal;
-  const T scale = T(1 / std::sqrt(static_cast<double>(d)));
-  const std::int64_t head_rows = work.head_rows, segments = work.segments;
-  T* const delta = workspace.data();
-  T* const partial = delta + head_rows;  // dq of segments 1, 2, ...: [segments - 1, head_rows, d]
+  const auto scale = static_cast<Accumulate<T>>(1 / std::sqrt(static_cast<double>(d)));
+  const std::int64_t head_rows = work.head_rows, segments = work.segments, size = head_rows * d;
+  using A = Accumulate<T>;
+  A* const delta = workspace.data();
+  A* const partial = delta + head_rows;
 
   for_each_row(
       "KnapFormer::attention_delta", exec, head_rows,
       KOKKOS_LAMBDA(const TeamMember& member, std::int64_t row) {
         const T* const a = &out(row, 0);
         const T* const b = &dout(row, 0);
-        delta[row] = lane_sum<T>(member, d, [=](std::int64_t c) { return a[c] * b[c]; });
+        delta[row] = lane_sum<A>(member, d, [=](std::int64_t c) { return a[c] * b[c]; });
         for (std::int64_t segment = 0; segment < segments; ++segment) {
-          T* const to =
-              segment == 0 ? &dq(row, 0) : partial + ((segment - 1) * head_rows + row) * d;
+          A* const to = segment_sums(dq.data(), partial, segment, size) + row * d;
           lane_for(member, d, [=](std::int64_t c) { to[c] = 0; });
         }
       });
   Kokkos::parallel_for(
       "KnapFormer::attention_backward",
-      policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 2),
+      policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 2, 6, d),
       KOKKOS_LAMBDA(const TeamMember& member) {
         const AttentionItem item = items(member.league_rank());
-        T* const own = item.segment == 0 ? dq.data() : partial + (item.segment - 1) * head_rows * d;
         attend_backward(member, item, causal, d, scale, q.data(), k.data(), v.data(),
-                        log_sum_exp.data(), dout.data(), delta, own, dk.data(), dv.data());
+                        log_sum_exp.data(), dout.data(), delta,
+                        segment_sums(dq.data(), partial, item.segment, size), dk.data(), dv.data());
       });
-  if (segments == 1) return;
+  if (segments == 1 && kInPlace<T>) return;
   for_each_row(
       "KnapFormer::attention_dq", exec, head_rows,
       KOKKOS_LAMBDA(const TeamMember& member, std::int64_t row) {
         T* const to = &dq(row, 0);
+        A* const sums = segment_sums(dq.data(), partial, 0, size) + row * d;
         for (std::int64_t segment = 1; segment < segments; ++segment) {
-          const T* const from = partial + ((segment - 1) * head_rows + row) * d;
-          lane_for(member, d, [=](std::int64_t c) { to[c] += from[c]; });
+          const A* const from = segment_sums(dq.data(), partial, segment, size) + row * d;
+          lane_for(member, d, [=](std::int64_t c) { sums[c] += from[c]; });
         }
+        if (static_cast<const void*>(sums) == to) return;
+        lane_for(member, d, [=](std::int64_t c) { to[c] = sums[c]; });
       });
 }
 
 #define KNAPFORMER_INSTANTIATE(T)                                                                 \
   template void attention<T>(const Device&, const AttentionWork&, const MatrixIn<T>&,             \
                              const MatrixIn<T>&, const MatrixIn<T>&, const Matrix<T>&,            \
-                             const Vector<T>&);                                                   \
-  template void attention_backward<T>(const Device&, const AttentionWork&, const MatrixIn<T>&,    \
-                                      const MatrixIn<T>&, const MatrixIn<T>&, const MatrixIn<T>&, \
-                                      const VectorIn<T>&, const MatrixIn<T>&, const Vector<T>&,   \
-                                      const Matrix<T>&, const Matrix<T>&, const Matrix<T>&);
+                             const Vector<Accumulate<T>>&);                                       \
+  template void attention_backward<T>(                                                            \
+      const Device&, const AttentionWork&, const MatrixIn<T>&, const MatrixIn<T>&,                \
+      const MatrixIn<T>&, const MatrixIn<T>&, const VectorIn<Accumulate<T>>&, const MatrixIn<T>&, \
+      const Vector<Accumulate<T>>&, const Matrix<T>&, const Matrix<T>&, const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

@@ -18,6 +18,65 @@ namespace knapformer::kernels {
 inline constexpr int kTile = kOnHost ? 192 : 32;
 inline constexpr int kAttentionThreads = kOnHost ? 1 : 128;
 
+/// Whether tiles are computed where they are, without a conversion.
+template <class T>
+inline constexpr bool kInPlace = std::is_same_v<T, Accumulate<T>>;
+
+/// Rows of a tile, as they are computed with.
+template <class A>
+struct TileRows {
+  A* data;
+  std::int64_t distance;
+};
+
+/// The rows of a tile of width d themselves, or converted, packed, in `room`.
+template <class T>
+KOKKOS_INLINE_FUNCTION TileRows<const Accumulate<T>> load_tile(const TeamMember& member, int rows,
+                                                               std::int64_t d, const T* from,
+                                                               std::int64_t distance,
+                                                               Accumulate<T>* room) {
+  if constexpr (kInPlace<T>) {
+    return {from, distance};
+  } else {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(member, rows), [&](int row) {
+      const T* const source = from + row * distance;
+      Accumulate<T>* const target = room + row * d;
+      KOKKOS_IF_ON_HOST((host::widen(source, target, d);))
+      KOKKOS_IF_ON_DEVICE((for (std::int64_t c = 0; c < d; ++c) target[c] = source[c];))
+    });
+    member.team_barrier();
+    return {room, d};
+  }
+}
+
+/// Where a tile of width d is summed up: in its place, or in `room`.
+template <class T>
+KOKKOS_INLINE_FUNCTION TileRows<Accumulate<T>> sum_tile(std::int64_t d, T* to,
+                                                        std::int64_t distance,
+                                                        Accumulate<T>* room) {
+  if constexpr (kInPlace<T>) {
+    return {to, distance};
+  } else {
+    return {room, d};
+  }
+}
+
+/// Brings what sum_tile() has summed to its place.
+template <class T>
+KOKKOS_INLINE_FUNCTION void store_tile(const TeamMember& member, int rows, std::int64_t d,
+                                       const TileRows<Accumulate<T>>& sums, T* to,
+                                       std::int64_t distance) {
+  if constexpr (!kInPlace<T>) {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(member, rows), [&](int row) {
+      const Accumulate<T>* const source = sums.data + row * sums.distance;
+      T* const target = to + row * distance;
+      KOKKOS_IF_ON_HOST((host::narrow(source, target, d);))
+      KOKKOS_IF_ON_DEVICE((for (std::int64_t c = 0; c < d; ++c) target[c] = source[c];))
+    });
+    member.team_barrier();
+  }
+}
+
 /// c [m x n] = alpha op(a) op(b) + beta c; leading dimensions as in gemm. c is not read with beta =
 /// 0.
 template <class T>

@@ -88,8 +88,13 @@ AttentionWork make_attention_work(const Device& exec, std::span<const AttentionP
   return work;
 }
 
+template <class T>
 std::int64_t attention_workspace(const AttentionWork& work, std::int64_t d_head) {
-  return work.head_rows * (1 + (work.segments - 1) * d_head);
+  return work.head_rows * (1 + (work.segments - kInPlace<T>)*d_head);
 }
+
+template std::int64_t attention_workspace<float>(const AttentionWork&, std::int64_t);
+template std::int64_t attention_workspace<double>(const AttentionWork&, std::int64_t);
+template std::int64_t attention_workspace<bfloat16>(const AttentionWork&, std::int64_t);
 
 }  // namespace knapformer::kernels

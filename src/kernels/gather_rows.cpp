@@ -45,5 +45,6 @@ void scatter_rows(const Device& exec, const RowIndex& rows, const MatrixIn<T>& f
                                 const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

@@ -58,5 +58,6 @@ void bias_gelu_backward(const Device& exec, const MatrixIn<T>& x, const VectorIn
                                       const MatrixIn<T>&, const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

@@ -37,10 +37,11 @@ cublasHandle_t handle_on(const Kokkos::Cuda& exec) {
 }
 
 // A row-major product is the column-major product of the transposes: b and a change places.
-template <class T, class Gemm>
+template <class C, class T, class Gemm>
 void call(Gemm gemm, const Kokkos::Cuda& exec, Transpose transpose_a, Transpose transpose_b,
-          std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a, std::int64_t lda,
-          const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
+          std::int64_t m, std::int64_t n, std::int64_t k, Accumulate<C> alpha, const T* a,
+          std::int64_t lda, const T* b, std::int64_t ldb, Accumulate<C> beta, C* c,
+          std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   const auto op = [](Transpose t) { return t == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N; };
   check(gemm(handle_on(exec), op(transpose_b), op(transpose_a), n, m, k, &alpha, b,
@@ -69,11 +70,31 @@ static void device_gemm(const Kokkos::Cuda& exec, Transpose ta, Transpose tb, st
                         std::int64_t ldc) {
   call(cublasDgemm_64, exec, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
+template <class C>
+static void device_gemm(const Kokkos::Cuda& exec, Transpose ta, Transpose tb, std::int64_t m,
+                        std::int64_t n, std::int64_t k, float alpha, const bfloat16* a,
+                        std::int64_t lda, const bfloat16* b, std::int64_t ldb, float beta, C* c,
+                        std::int64_t ldc) {
+  constexpr cudaDataType_t kType = std::is_same_v<C, float> ? CUDA_R_32F : CUDA_R_16BF;
+  const auto gemm = [](cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
+                       std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* by,
+                       const void* left, std::int64_t left_distance, const void* right,
+                       std::int64_t right_distance, const float* keep, void* result,
+                       std::int64_t distance) {
+    return cublasGemmEx_64(handle, op_a, op_b, rows, columns, depth, by, left, CUDA_R_16BF,
+                           left_distance, right, CUDA_R_16BF, right_distance, keep, result, kType,
+                           distance, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  };
+  call(gemm, exec, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
 #else
 static_assert(Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible,
               "GEMM is written for the host and for CUDA");
 
-std::string gemm_library() { return host_gemm_library(); }
+std::string gemm_library() {
+  const std::string version = onednn_version();
+  return host_gemm_library() + (version.empty() ? "" : "; bfloat16: oneDNN " + version);
+}
 
 template <class T>
 static void device_gemm(const Device& exec, Transpose ta, Transpose tb, std::int64_t m,
@@ -82,12 +103,22 @@ static void device_gemm(const Device& exec, Transpose ta, Transpose tb, std::int
   exec.fence("KnapFormer::gemm");
   host_gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
+
+template <class C>
+static void device_gemm(const Device& exec, Transpose ta, Transpose tb, std::int64_t m,
+                        std::int64_t n, std::int64_t k, float alpha, const bfloat16* a,
+                        std::int64_t lda, const bfloat16* b, std::int64_t ldb, float beta, C* c,
+                        std::int64_t ldc) {
+  exec.fence("KnapFormer::gemm");
+  if (!onednn_gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)) {
+    panel_gemm(exec, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  }
+}
 #endif
 
-template <class T>
-void gemm(const Device& exec, Transpose transpose_a, Transpose transpose_b,
-          std::type_identity_t<T> alpha, const MatrixIn<T>& a, const MatrixIn<T>& b,
-          std::type_identity_t<T> beta, const Matrix<T>& c) {
+template <class C, class T>
+void gemm(const Device& exec, Transpose transpose_a, Transpose transpose_b, Accumulate<C> alpha,
+          const MatrixIn<T>& a, const MatrixIn<T>& b, Accumulate<C> beta, const Matrix<C>& c) {
   const auto m = static_cast<std::int64_t>(c.extent(0));
   const auto n = static_cast<std::int64_t>(c.extent(1));
   const auto k = static_cast<std::int64_t>(a.extent(transpose_a == Transpose::kYes ? 0 : 1));
@@ -108,9 +139,12 @@ void gemm(const Device& exec, Transpose transpose_a, Transpose transpose_b,
               distance(b), beta, c.data(), distance(c));
 }
 
-template void gemm<float>(const Device&, Transpose, Transpose, float, const MatrixIn<float>&,
-                          const MatrixIn<float>&, float, const Matrix<float>&);
-template void gemm<double>(const Device&, Transpose, Transpose, double, const MatrixIn<double>&,
-                           const MatrixIn<double>&, double, const Matrix<double>&);
+#define KNAPFORMER_INSTANTIATE(C, T)                                                               \
+  template void gemm<C, T>(const Device&, Transpose, Transpose, Accumulate<C>, const MatrixIn<T>&, \
+                           const MatrixIn<T>&, Accumulate<C>, const Matrix<C>&);
+KNAPFORMER_INSTANTIATE(float, float)
+KNAPFORMER_INSTANTIATE(double, double)
+KNAPFORMER_INSTANTIATE(bfloat16, bfloat16)
+KNAPFORMER_INSTANTIATE(float, bfloat16)
 
 }  // namespace knapformer::kernels

@@ -29,7 +29,8 @@ static void require_chunks(const char* name, const ChunkOffsets& offsets, const 
 template <class T>
 void modulated_norm(const Device& exec, const ChunkOffsets& offsets, const MatrixIn<T>& x,
                     const MatrixIn<T>& shift, const MatrixIn<T>& scale, double eps,
-                    const Matrix<T>& y, const Matrix<T>& moments) {
+                    const Matrix<T>& y, const Matrix<Accumulate<T>>& moments) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_chunks<T>("modulated_norm: shift", offsets, shift, d);
@@ -44,23 +45,24 @@ void modulated_norm(const Device& exec, const ChunkOffsets& offsets, const Matri
         const T* const add = &shift(chunk, 0);
         const T* const multiply = &scale(chunk, 0);
         T* const to = &y(row, 0);
-        const T mean = lane_sum<T>(member, d, [=](std::int64_t c) { return from[c]; }) / T(d);
-        const T squares = lane_sum<T>(
+        const A mean = lane_sum<A>(member, d, [=](std::int64_t c) { return from[c]; }) / A(d);
+        const A squares = lane_sum<A>(
             member, d, [=](std::int64_t c) { return (from[c] - mean) * (from[c] - mean); });
-        const T factor = T(1) / Kokkos::sqrt(squares / T(d) + T(eps));
+        const A factor = A(1) / Kokkos::sqrt(squares / A(d) + A(eps));
         moments(row, 0) = mean;
         moments(row, 1) = factor;
         lane_for(member, d, [=](std::int64_t c) {
-          to[c] = (T(1) + multiply[c]) * ((from[c] - mean) * factor) + add[c];
+          to[c] = (A(1) + multiply[c]) * ((from[c] - mean) * factor) + add[c];
         });
       });
 }
 
 template <class T>
 void modulated_norm_backward(const Device& exec, const ChunkOffsets& offsets, const MatrixIn<T>& x,
-                             const MatrixIn<T>& scale, const MatrixIn<T>& moments,
+                             const MatrixIn<T>& scale, const MatrixIn<Accumulate<T>>& moments,
                              const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dshift,
                              const Matrix<T>& dscale) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_chunks<T>("modulated_norm_backward: scale", offsets, scale, d);
@@ -77,24 +79,24 @@ void modulated_norm_backward(const Device& exec, const ChunkOffsets& offsets, co
         const T* const multiply = &scale(chunk_of(offsets, row), 0);
         const T* const g = &dy(row, 0);
         T* const to = &dx(row, 0);
-        const T mean = moments(row, 0), factor = moments(row, 1);
-        const T sum =
-            lane_sum<T>(member, d, [=](std::int64_t c) { return (T(1) + multiply[c]) * g[c]; });
-        const T dot = lane_sum<T>(member, d, [=](std::int64_t c) {
-          return (T(1) + multiply[c]) * g[c] * ((in[c] - mean) * factor);
+        const A mean = moments(row, 0), factor = moments(row, 1);
+        const A sum =
+            lane_sum<A>(member, d, [=](std::int64_t c) { return (A(1) + multiply[c]) * g[c]; });
+        const A dot = lane_sum<A>(member, d, [=](std::int64_t c) {
+          return (A(1) + multiply[c]) * g[c] * ((in[c] - mean) * factor);
         });
         lane_for(member, d, [=](std::int64_t c) {
-          const T normed = (in[c] - mean) * factor;
-          to[c] += factor * ((T(1) + multiply[c]) * g[c] - (sum + normed * dot) / T(d));
+          const A normed = (in[c] - mean) * factor;
+          to[c] = to[c] + factor * ((A(1) + multiply[c]) * g[c] - (sum + normed * dot) / A(d));
         });
       });
-  sum_chunk_columns<T, 2>(
+  sum_chunk_columns<A, 2>(
       "KnapFormer::modulation_gradient", exec, offsets, d,
       KOKKOS_LAMBDA(std::int64_t row, std::int64_t, std::int64_t c) {
-        const T g = dy(row, c);
-        return Kokkos::Array<T, 2>{g, g * ((x(row, c) - moments(row, 0)) * moments(row, 1))};
+        const A g = dy(row, c);
+        return Kokkos::Array<A, 2>{g, g * ((x(row, c) - moments(row, 0)) * moments(row, 1))};
       },
-      KOKKOS_LAMBDA(std::int64_t chunk, std::int64_t c, const Kokkos::Array<T, 2>& sums) {
+      KOKKOS_LAMBDA(std::int64_t chunk, std::int64_t c, const Kokkos::Array<A, 2>& sums) {
         dshift(chunk, c) = sums[0];
         dscale(chunk, c) = sums[1];
       });
@@ -123,20 +125,21 @@ template <class T>
 void gated_residual_backward(const Device& exec, const ChunkOffsets& offsets, const MatrixIn<T>& x,
                              const MatrixIn<T>& gate, const MatrixIn<T>& dy, const Matrix<T>& dx,
                              const Matrix<T>& dgate) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_chunks<T>("gated_residual_backward: gate", offsets, gate, d);
   require_chunks<T>("gated_residual_backward: dgate", offsets, dgate, d);
   require_extents("gated_residual_backward: dy", dy, {rows, d});
   require_extents("gated_residual_backward: dx", dx, {rows, d});
-  sum_chunk_columns<T, 1>(
+  sum_chunk_columns<A, 1>(
       "KnapFormer::gated_residual_backward", exec, offsets, d,
       KOKKOS_LAMBDA(std::int64_t row, std::int64_t chunk, std::int64_t c) {
-        const T g = dy(row, c);
+        const A g = dy(row, c);
         dx(row, c) = gate(chunk, c) * g;
-        return Kokkos::Array<T, 1>{g * x(row, c)};
+        return Kokkos::Array<A, 1>{g * x(row, c)};
       },
-      KOKKOS_LAMBDA(std::int64_t chunk, std::int64_t c, const Kokkos::Array<T, 1>& sums) {
+      KOKKOS_LAMBDA(std::int64_t chunk, std::int64_t c, const Kokkos::Array<A, 1>& sums) {
         dgate(chunk, c) = sums[0];
       });
 }
@@ -144,9 +147,9 @@ void gated_residual_backward(const Device& exec, const ChunkOffsets& offsets, co
 #define KNAPFORMER_INSTANTIATE(T)                                                                  \
   template void modulated_norm<T>(const Device&, const ChunkOffsets&, const MatrixIn<T>&,          \
                                   const MatrixIn<T>&, const MatrixIn<T>&, double,                  \
-                                  const Matrix<T>&, const Matrix<T>&);                             \
+                                  const Matrix<T>&, const Matrix<Accumulate<T>>&);                 \
   template void modulated_norm_backward<T>(const Device&, const ChunkOffsets&, const MatrixIn<T>&, \
-                                           const MatrixIn<T>&, const MatrixIn<T>&,                 \
+                                           const MatrixIn<T>&, const MatrixIn<Accumulate<T>>&,     \
                                            const MatrixIn<T>&, const Matrix<T>&, const Matrix<T>&, \
                                            const Matrix<T>&);                                      \
   template void gated_residual<T>(const Device&, const ChunkOffsets&, const MatrixIn<T>&,          \
@@ -156,5 +159,6 @@ void gated_residual_backward(const Device& exec, const ChunkOffsets& offsets, co
                                            const Matrix<T>&, const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

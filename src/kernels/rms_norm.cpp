@@ -10,7 +10,8 @@ namespace knapformer::kernels {
 
 template <class T>
 void rms_norm(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weight, double eps,
-              const Matrix<T>& y, const Vector<T>& inverse_rms) {
+              const Matrix<T>& y, const Vector<Accumulate<T>>& inverse_rms) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_extents("rms_norm: weight", weight, {d});
@@ -22,8 +23,8 @@ void rms_norm(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weigh
         const T* const from = &x(row, 0);
         const T* const w = weight.data();
         T* const to = &y(row, 0);
-        const T squares = lane_sum<T>(member, d, [=](std::int64_t c) { return from[c] * from[c]; });
-        const T factor = T(1) / Kokkos::sqrt(squares / T(d) + T(eps));
+        const A squares = lane_sum<A>(member, d, [=](std::int64_t c) { return from[c] * from[c]; });
+        const A factor = A(1) / Kokkos::sqrt(squares / A(d) + A(eps));
         inverse_rms(row) = factor;
         lane_for(member, d, [=](std::int64_t c) { to[c] = w[c] * (from[c] * factor); });
       });
@@ -31,8 +32,9 @@ void rms_norm(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weigh
 
 template <class T>
 void rms_norm_backward(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weight,
-                       const VectorIn<T>& inverse_rms, const MatrixIn<T>& dy, const Matrix<T>& dx,
-                       const Vector<T>& dweight) {
+                       const VectorIn<Accumulate<T>>& inverse_rms, const MatrixIn<T>& dy,
+                       const Matrix<T>& dx, const Vector<Accumulate<T>>& dweight) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_extents("rms_norm_backward: weight", weight, {d});
@@ -48,11 +50,11 @@ void rms_norm_backward(const Device& exec, const MatrixIn<T>& x, const VectorIn<
         const T* const g = &dy(row, 0);
         const T* const w = weight.data();
         T* const to = &dx(row, 0);
-        const T factor = inverse_rms(row);
-        const T dot = lane_sum<T>(member, d, [=](std::int64_t c) { return w[c] * g[c] * in[c]; });
-        const T mean = dot * factor * factor / T(d);
+        const A factor = inverse_rms(row);
+        const A dot = lane_sum<A>(member, d, [=](std::int64_t c) { return w[c] * g[c] * in[c]; });
+        const A mean = dot * factor * factor / A(d);
         lane_for(member, d,
-                 [=](std::int64_t c) { to[c] += factor * (w[c] * g[c] - in[c] * mean); });
+                 [=](std::int64_t c) { to[c] = to[c] + factor * (w[c] * g[c] - in[c] * mean); });
       });
   add_column_sums(
       "KnapFormer::rms_norm_weight_gradient", exec, rows, dweight,
@@ -61,13 +63,14 @@ void rms_norm_backward(const Device& exec, const MatrixIn<T>& x, const VectorIn<
       });
 }
 
-#define KNAPFORMER_INSTANTIATE(T)                                                              \
-  template void rms_norm<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&, double,     \
-                            const Matrix<T>&, const Vector<T>&);                               \
-  template void rms_norm_backward<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&,    \
-                                     const VectorIn<T>&, const MatrixIn<T>&, const Matrix<T>&, \
-                                     const Vector<T>&);
+#define KNAPFORMER_INSTANTIATE(T)                                                           \
+  template void rms_norm<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&, double,  \
+                            const Matrix<T>&, const Vector<Accumulate<T>>&);                \
+  template void rms_norm_backward<T>(const Device&, const MatrixIn<T>&, const VectorIn<T>&, \
+                                     const VectorIn<Accumulate<T>>&, const MatrixIn<T>&,    \
+                                     const Matrix<T>&, const Vector<Accumulate<T>>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

@@ -116,15 +116,32 @@ void bias_gelu_gradient(const T* x, const T* bias, const T* dy, T* dx, std::int6
   run([=]() KNAPFORMER_INLINED { bias_gelu_gradient_row(x, bias, dy, dx, n); });
 }
 
-#define KNAPFORMER_INSTANTIATE(T)                                                                  \
-  template void softmax_tile(const ScoreTile&, T*, SoftmaxState<T>*, T*, std::int64_t,             \
-                             std::int64_t);                                                        \
-  template void softmax_gradient_tile(const ScoreTile&, T*, T*, const T*, const T*, std::int64_t); \
-  template void swiglu(const T*, const T*, T*, std::int64_t);                                      \
-  template void swiglu_gradient(const T*, const T*, const T*, T*, T*, std::int64_t);               \
-  template void bias_gelu(const T*, const T*, T*, std::int64_t);                                   \
+void widen(const bfloat16* from, float* to, std::int64_t n) {
+  run([=]() KNAPFORMER_INLINED {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
+  });
+}
+
+void narrow(const float* from, bfloat16* to, std::int64_t n) {
+  run([=]() KNAPFORMER_INLINED {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
+  });
+}
+
+#define KNAPFORMER_INSTANTIATE_TILES(T)                                                \
+  template void softmax_tile(const ScoreTile&, T*, SoftmaxState<T>*, T*, std::int64_t, \
+                             std::int64_t);                                            \
+  template void softmax_gradient_tile(const ScoreTile&, T*, T*, const T*, const T*, std::int64_t);
+KNAPFORMER_INSTANTIATE_TILES(float)
+KNAPFORMER_INSTANTIATE_TILES(double)
+
+#define KNAPFORMER_INSTANTIATE_ROWS(T)                                               \
+  template void swiglu(const T*, const T*, T*, std::int64_t);                        \
+  template void swiglu_gradient(const T*, const T*, const T*, T*, T*, std::int64_t); \
+  template void bias_gelu(const T*, const T*, T*, std::int64_t);                     \
   template void bias_gelu_gradient(const T*, const T*, const T*, T*, std::int64_t);
-KNAPFORMER_INSTANTIATE(float)
-KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE_ROWS(float)
+KNAPFORMER_INSTANTIATE_ROWS(double)
+KNAPFORMER_INSTANTIATE_ROWS(bfloat16)
 
 }  // namespace knapformer::kernels::host

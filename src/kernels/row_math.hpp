@@ -10,6 +10,7 @@
 #include <Kokkos_Macros.hpp>
 #include <bit>
 #include <cstdint>
+#include <knapformer/comm/bfloat16.hpp>
 #include <limits>
 
 namespace knapformer::kernels {
@@ -171,18 +172,24 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_gradient_tile_row(const ScoreTile& tile
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void swiglu_row(const T* gate, const T* up, T* KOKKOS_RESTRICT out,
                                             std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = gate[i] / (T(1) + exponential(-gate[i])) * up[i];
+  using A = Accumulate<T>;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const A x = gate[i];
+    out[i] = x / (A(1) + exponential(-x)) * up[i];
+  }
 }
 
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void swiglu_gradient_row(const T* gate, const T* up, const T* dout,
                                                      T* KOKKOS_RESTRICT dgate,
                                                      T* KOKKOS_RESTRICT dup, std::int64_t n) {
+  using A = Accumulate<T>;
   for (std::int64_t i = 0; i < n; ++i) {
-    const T sigmoid = T(1) / (T(1) + exponential(-gate[i]));
-    const T silu = gate[i] * sigmoid;
-    dup[i] = dout[i] * silu;
-    dgate[i] = dout[i] * up[i] * (sigmoid + silu * (T(1) - sigmoid));
+    const A x = gate[i], g = dout[i];
+    const A sigmoid = A(1) / (A(1) + exponential(-x));
+    const A silu = x * sigmoid;
+    dup[i] = g * silu;
+    dgate[i] = g * up[i] * (sigmoid + silu * (A(1) - sigmoid));
   }
 }
 
@@ -196,20 +203,22 @@ struct Gelu {
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void bias_gelu_row(const T* x, const T* bias, T* KOKKOS_RESTRICT y,
                                                std::int64_t n) {
+  using A = Accumulate<T>;
   for (std::int64_t i = 0; i < n; ++i) {
-    const T z = x[i] + bias[i];
-    y[i] = z / (T(1) + exponential(-Gelu<T>::kA * (z + Gelu<T>::kB * z * z * z)));
+    const A z = x[i] + bias[i];
+    y[i] = z / (A(1) + exponential(-Gelu<A>::kA * (z + Gelu<A>::kB * z * z * z)));
   }
 }
 
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void bias_gelu_gradient_row(const T* x, const T* bias, const T* dy,
                                                         T* KOKKOS_RESTRICT dx, std::int64_t n) {
+  using A = Accumulate<T>;
   for (std::int64_t i = 0; i < n; ++i) {
-    const T z = x[i] + bias[i];
-    const T sigmoid = T(1) / (T(1) + exponential(-Gelu<T>::kA * (z + Gelu<T>::kB * z * z * z)));
-    const T slope = Gelu<T>::kA * (T(1) + T(3) * Gelu<T>::kB * z * z);
-    dx[i] = dy[i] * (sigmoid + z * slope * sigmoid * (T(1) - sigmoid));
+    const A z = x[i] + bias[i];
+    const A sigmoid = A(1) / (A(1) + exponential(-Gelu<A>::kA * (z + Gelu<A>::kB * z * z * z)));
+    const A slope = Gelu<A>::kA * (A(1) + A(3) * Gelu<A>::kB * z * z);
+    dx[i] = dy[i] * (sigmoid + z * slope * sigmoid * (A(1) - sigmoid));
   }
 }
 
@@ -230,6 +239,8 @@ void softmax_tile(const ScoreTile& tile, T* scores, SoftmaxState<T>* states, T* 
 template <class T>
 void softmax_gradient_tile(const ScoreTile& tile, T* scores, T* products, const T* log_sum_exp,
                            const T* delta, std::int64_t step);
+void widen(const bfloat16* from, float* to, std::int64_t n);
+void narrow(const float* from, bfloat16* to, std::int64_t n);
 template <class T>
 void swiglu(const T* gate, const T* up, T* out, std::int64_t n);
 template <class T>

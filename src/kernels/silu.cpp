@@ -11,6 +11,7 @@ namespace knapformer::kernels {
 
 template <class T>
 void silu(const Device& exec, const MatrixIn<T>& x, const Matrix<T>& y) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_extents("silu: y", y, {rows, d});
@@ -19,13 +20,14 @@ void silu(const Device& exec, const MatrixIn<T>& x, const Matrix<T>& y) {
         const T* const from = &x(row, 0);
         T* const to = &y(row, 0);
         lane_for(member, d,
-                 [=](std::int64_t c) { to[c] = from[c] / (T(1) + exponential(-from[c])); });
+                 [=](std::int64_t c) { to[c] = from[c] / (A(1) + exponential<A>(-from[c])); });
       });
 }
 
 template <class T>
 void silu_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& dy,
                    const Matrix<T>& dx) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto d = static_cast<std::int64_t>(x.extent(1));
   require_extents("silu_backward: dy", dy, {rows, d});
@@ -37,8 +39,8 @@ void silu_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& 
         const T* const g = &dy(row, 0);
         T* const to = &dx(row, 0);
         lane_for(member, d, [=](std::int64_t c) {
-          const T sigmoid = T(1) / (T(1) + exponential(-from[c]));
-          to[c] = g[c] * sigmoid * (T(1) + from[c] * (T(1) - sigmoid));
+          const A sigmoid = A(1) / (A(1) + exponential<A>(-from[c]));
+          to[c] = g[c] * sigmoid * (A(1) + from[c] * (A(1) - sigmoid));
         });
       });
 }
@@ -49,5 +51,6 @@ void silu_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& 
                                  const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

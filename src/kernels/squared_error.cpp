@@ -11,6 +11,7 @@ namespace knapformer::kernels {
 template <class T>
 double squared_error(const Device& exec, const MatrixIn<T>& y, const MatrixIn<T>& target,
                      const VectorIn<double>& scales, const Matrix<T>& dy) {
+  using A = Accumulate<T>;
   const auto rows = static_cast<std::int64_t>(y.extent(0));
   const auto d = static_cast<std::int64_t>(y.extent(1));
   require_extents("squared_error: target", target, {rows, d});
@@ -28,8 +29,8 @@ double squared_error(const Device& exec, const MatrixIn<T>& y, const MatrixIn<T>
           T* const to = &dy(row, 0);
           const double scale = scales(row);
           const double own = lane_sum<double>(member, d, [=](std::int64_t c) {
-            const T difference = a[c] - b[c];
-            to[c] = T(scale) * difference;
+            const A difference = a[c] - b[c];
+            to[c] = static_cast<A>(scale) * difference;
             return static_cast<double>(difference) * static_cast<double>(difference);
           });
           Kokkos::single(Kokkos::PerThread(member), [&] { sum += scale / 2 * own; });
@@ -45,5 +46,8 @@ template double squared_error<float>(const Device&, const MatrixIn<float>&, cons
 template double squared_error<double>(const Device&, const MatrixIn<double>&,
                                       const MatrixIn<double>&, const VectorIn<double>&,
                                       const Matrix<double>&);
+template double squared_error<bfloat16>(const Device&, const MatrixIn<bfloat16>&,
+                                        const MatrixIn<bfloat16>&, const VectorIn<double>&,
+                                        const Matrix<bfloat16>&);
 
 }  // namespace knapformer::kernels

@@ -55,5 +55,6 @@ void swiglu_backward(const Device& exec, const MatrixIn<T>& gate_up, const Matri
                                    const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer::kernels

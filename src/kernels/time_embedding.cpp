@@ -10,8 +10,8 @@
 namespace knapformer::kernels {
 
 template <class T>
-void time_embedding(const Device& exec, const VectorIn<T>& times, double factor, double period,
-                    const Matrix<T>& out) {
+void time_embedding(const Device& exec, const VectorIn<Accumulate<T>>& times, double factor,
+                    double period, const Matrix<T>& out) {
   const auto rows = static_cast<std::int64_t>(times.extent(0));
   const auto half = static_cast<std::int64_t>(out.extent(1)) / 2;
   require_extents("time_embedding: out", out, {rows, 2 * half});
@@ -35,5 +35,7 @@ template void time_embedding<float>(const Device&, const VectorIn<float>&, doubl
                                     const Matrix<float>&);
 template void time_embedding<double>(const Device&, const VectorIn<double>&, double, double,
                                      const Matrix<double>&);
+template void time_embedding<bfloat16>(const Device&, const VectorIn<float>&, double, double,
+                                       const Matrix<bfloat16>&);
 
 }  // namespace knapformer::kernels

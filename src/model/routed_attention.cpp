@@ -57,7 +57,7 @@ void attend_part_backward(const Device& exec, const HeadPart& part, const HeadAc
   const Kokkos::Profiling::ScopedRegion region(kRegion);
   const Vector<T> workspace(
       scratch.workspace.data(),
-      kernels::attention_workspace(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
+      kernels::attention_workspace<T>(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
   kernels::attention_backward<T>(exec, part.work, part.of(saved.q), part.of(saved.k),
                                  part.of(saved.v), part.of(saved.out), part.of(saved.log_sum_exp),
                                  part.of(scratch.d_out), workspace, part.of(scratch.dq),
@@ -102,8 +102,8 @@ void HeadScratch<T>::take(typename Arena<T>::Cursor& cursor, const Routing& rout
   for (Matrix<T>* view : {&d_out, &dq, &dk, &dv}) {
     *view = cursor.matrix(routing.head_rows(), d_head);
   }
-  workspace = cursor.vector(std::max(kernels::attention_workspace(attention.unsplit, d_head),
-                                     kernels::attention_workspace(attention.split, d_head)));
+  workspace = cursor.vector(std::max(kernels::attention_workspace<T>(attention.unsplit, d_head),
+                                     kernels::attention_workspace<T>(attention.split, d_head)));
 }
 
 template <class T>

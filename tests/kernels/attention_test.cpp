@@ -100,7 +100,7 @@ Results computed(const std::vector<AttentionProblem>& problems, std::int64_t hea
   const Vector<T> log_sum_exp("KnapFormer::test", head_rows);
   const auto work = kernels::make_attention_work(exec, problems, causal, workers);
   EXPECT_EQ(work.head_rows, head_rows);
-  const Vector<T> workspace("KnapFormer::test", kernels::attention_workspace(work, d));
+  const Vector<T> workspace("KnapFormer::test", kernels::attention_workspace<T>(work, d));
   // Whatever was there before must not matter.
   for (const auto& view : {out, dq, dk, dv}) Kokkos::deep_copy(view, T(std::nan("")));
   Kokkos::deep_copy(workspace, T(std::nan("")));
@@ -192,7 +192,8 @@ void differentiate(const Shape& shape, std::size_t samples) {
   for (const bool causal : {false, true}) {
     SCOPED_TRACE(causal ? "causal" : "full");
     const auto work = kernels::make_attention_work(exec, problems_of(shape), causal);
-    const Vector<double> workspace("KnapFormer::test", kernels::attention_workspace(work, shape.d));
+    const Vector<double> workspace("KnapFormer::test",
+                                   kernels::attention_workspace<double>(work, shape.d));
     const auto loss = [&] {
       kernels::attention(exec, work, q, k, v, out, log_sum_exp);
       return dot(out, weights);

@@ -14,11 +14,11 @@ using kernels::Transpose;
 template <class T>
 class Gemm : public ::testing::Test {
  protected:
-  static constexpr double kTolerance = sizeof(T) == 4 ? 1e-6 : 1e-15;
+  static constexpr double kTolerance = sizeof(T) == 2 ? 0x1p-8 : sizeof(T) == 4 ? 1e-6 : 1e-15;
   Device exec;
   std::mt19937_64 random{7};
 };
-using Scalars = ::testing::Types<float, double>;
+using Scalars = ::testing::Types<float, double, bfloat16>;
 TYPED_TEST_SUITE(Gemm, Scalars);
 
 TYPED_TEST(Gemm, EqualsTheDefinition) {

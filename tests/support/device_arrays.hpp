@@ -85,6 +85,21 @@ double difference(const std::vector<T>& got, const std::vector<U>& expected) {
   return largest == 0 ? 0 : largest / scale;
 }
 
+/// The norm of the difference, relative to that of what is expected. Infinite where a number is
+/// none.
+template <class T, class U>
+double norm_error(const std::vector<T>& got, const std::vector<U>& expected) {
+  if (got.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double error = 0, scale = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double a = static_cast<double>(got[i]), b = static_cast<double>(expected[i]);
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+    error += (a - b) * (a - b);
+    scale += b * b;
+  }
+  return error == 0 ? 0 : std::sqrt(error / scale);
+}
+
 template <class View>
 double dot(const View& view, const std::vector<double>& weights) {
   const auto values = to_host(view);

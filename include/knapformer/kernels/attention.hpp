@@ -51,17 +51,18 @@ std::int64_t attention_segments(const Device& exec, std::span<const AttentionPro
 template <class T>
 void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
                const MatrixIn<T>& k, const MatrixIn<T>& v, const Matrix<T>& out,
-               const Vector<T>& log_sum_exp);
+               const Vector<Accumulate<T>>& log_sum_exp);
 
 /// Elements of the workspace of attention_backward.
+template <class T>
 std::int64_t attention_workspace(const AttentionWork& work, std::int64_t d_head);
 
 /// Writes dq, dk, dv [head_rows x d_head]. Probabilities are recomputed from log_sum_exp.
 template <class T>
 void attention_backward(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
                         const MatrixIn<T>& k, const MatrixIn<T>& v, const MatrixIn<T>& out,
-                        const VectorIn<T>& log_sum_exp, const MatrixIn<T>& dout,
-                        const Vector<T>& workspace, const Matrix<T>& dq, const Matrix<T>& dk,
-                        const Matrix<T>& dv);
+                        const VectorIn<Accumulate<T>>& log_sum_exp, const MatrixIn<T>& dout,
+                        const Vector<Accumulate<T>>& workspace, const Matrix<T>& dq,
+                        const Matrix<T>& dk, const Matrix<T>& dv);
 
 }  // namespace knapformer::kernels

@@ -21,7 +21,8 @@ void linear_residual(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>
 /// dbias [out]. The residual's gradient is dy itself.
 template <class T>
 void linear_backward(const Device& exec, const MatrixIn<T>& x, const MatrixIn<T>& weight,
-                     const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dweight,
-                     const Vector<T>& dbias, std::type_identity_t<T> keep = 0);
+                     const MatrixIn<T>& dy, const Matrix<T>& dx,
+                     const Matrix<Accumulate<T>>& dweight, const Vector<Accumulate<T>>& dbias,
+                     Accumulate<T> keep = 0);
 
 }  // namespace knapformer::kernels

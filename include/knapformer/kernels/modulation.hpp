@@ -15,12 +15,12 @@ namespace knapformer::kernels {
 template <class T>
 void modulated_norm(const Device& exec, const ChunkOffsets& offsets, const MatrixIn<T>& x,
                     const MatrixIn<T>& shift, const MatrixIn<T>& scale, double eps,
-                    const Matrix<T>& y, const Matrix<T>& moments);
+                    const Matrix<T>& y, const Matrix<Accumulate<T>>& moments);
 
 /// Adds to dx, writes dshift and dscale, whose sums over rows are made in a fixed order.
 template <class T>
 void modulated_norm_backward(const Device& exec, const ChunkOffsets& offsets, const MatrixIn<T>& x,
-                             const MatrixIn<T>& scale, const MatrixIn<T>& moments,
+                             const MatrixIn<T>& scale, const MatrixIn<Accumulate<T>>& moments,
                              const MatrixIn<T>& dy, const Matrix<T>& dx, const Matrix<T>& dshift,
                              const Matrix<T>& dscale);
 

@@ -11,12 +11,12 @@ namespace knapformer::kernels {
 /// `inverse_rms` [rows]. x, y [rows x d], weight [d].
 template <class T>
 void rms_norm(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weight, double eps,
-              const Matrix<T>& y, const Vector<T>& inverse_rms);
+              const Matrix<T>& y, const Vector<Accumulate<T>>& inverse_rms);
 
 /// Adds to dx [rows x d] and dweight [d]; the sum over rows is made in a fixed order.
 template <class T>
 void rms_norm_backward(const Device& exec, const MatrixIn<T>& x, const VectorIn<T>& weight,
-                       const VectorIn<T>& inverse_rms, const MatrixIn<T>& dy, const Matrix<T>& dx,
-                       const Vector<T>& dweight);
+                       const VectorIn<Accumulate<T>>& inverse_rms, const MatrixIn<T>& dy,
+                       const Matrix<T>& dx, const Vector<Accumulate<T>>& dweight);
 
 }  // namespace knapformer::kernels

@@ -24,18 +24,18 @@ struct HeadOrder {
 /// are.
 template <class T>
 void split_qkv(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
-               const VectorIn<T>& k_weight, const MatrixIn<T>& rope, double eps,
+               const VectorIn<T>& k_weight, const MatrixIn<Accumulate<T>>& rope, double eps,
                const HeadRows<T>& q, const HeadRows<T>& k, const HeadRows<T>& v,
-               const Matrix<T>& inverse_rms, const HeadOrder& order = {});
+               const Matrix<Accumulate<T>>& inverse_rms, const HeadOrder& order = {});
 
 /// Writes dqkv, adds to dq_weight and dk_weight in a fixed order. dq and dk are used up: they end
 /// as the contributions to the weights' gradients.
 template <class T>
 void split_qkv_backward(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
-                        const VectorIn<T>& k_weight, const MatrixIn<T>& rope,
-                        const MatrixIn<T>& inverse_rms, const HeadRows<T>& dq,
+                        const VectorIn<T>& k_weight, const MatrixIn<Accumulate<T>>& rope,
+                        const MatrixIn<Accumulate<T>>& inverse_rms, const HeadRows<T>& dq,
                         const HeadRows<T>& dk, const HeadRowsIn<T>& dv, const Matrix<T>& dqkv,
-                        const Vector<T>& dq_weight, const Vector<T>& dk_weight,
-                        const HeadOrder& order = {});
+                        const Vector<Accumulate<T>>& dq_weight,
+                        const Vector<Accumulate<T>>& dk_weight, const HeadOrder& order = {});
 
 }  // namespace knapformer::kernels

@@ -11,7 +11,7 @@ namespace knapformer::kernels {
 /// factor * t * period^(-i / half), i < half = width / 2. out [times x width]: the cosines, then
 /// the sines. The width is even.
 template <class T>
-void time_embedding(const Device& exec, const VectorIn<T>& times, double factor, double period,
-                    const Matrix<T>& out);
+void time_embedding(const Device& exec, const VectorIn<Accumulate<T>>& times, double factor,
+                    double period, const Matrix<T>& out);
 
 }  // namespace knapformer::kernels

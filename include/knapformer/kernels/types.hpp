@@ -5,6 +5,7 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <knapformer/comm/bfloat16.hpp>
 #include <knapformer/comm/device.hpp>
 #include <type_traits>
 
@@ -31,6 +32,9 @@ using RowIndex = Kokkos::View<const std::int64_t*, Device>;
 using ChunkOffsets = Kokkos::View<const std::int64_t*, Device>;
 
 namespace kernels {
+
+// T is double, float or bfloat16. What is computed from an element on the way to another is of
+// Accumulate<T>; so are statistics of rows and gradients of parameters, which are sums of many.
 
 // Inputs of kernels. They take no part in the deduction of T, so that views of non-const elements
 // convert; T comes from the outputs.
