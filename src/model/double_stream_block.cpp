@@ -22,7 +22,7 @@ using model::Stream;
 enum Part : std::int64_t { kShift1, kScale1, kGate1, kShift2, kScale2, kGate2 };
 
 template <class T>
-using Weights = typename DoubleStreamBlock<T>::Weights;
+using Weights = DoubleStreamWeights<T>;
 
 template <class T>
 std::array<Weights<T>, 2> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
@@ -52,7 +52,7 @@ struct StreamStep {
   const MMDiTConfig& config;
   Stream stream;
   const Weights<T>& p;
-  const Weights<T>& g;  // gradients
+  const Weights<Accumulate<T>>& g;  // gradients
   const Matrix<T>& modulation;
   const Matrix<T>& d_modulation;
   const DoubleStreamActivations<T>& saved;
@@ -81,7 +81,7 @@ void before_attention(const StreamStep<T>& s, const kernels::MatrixIn<T>& x) {
 template <class T>
 void after_attention(const StreamStep<T>& s, const kernels::MatrixIn<T>& x) {
   const DoubleStreamActivations<T>& saved = s.saved;
-  const auto of = [&](const Matrix<T>& rows) { return s.stream.of(rows); };
+  const auto of = [&](const auto& rows) { return s.stream.of(rows); };
   kernels::gather_rows(s.exec(), s.stream.places, s.scratch.mixed, of(saved.mixed));
   kernels::linear(s.exec(), of(saved.mixed), s.p.proj_weight, s.p.proj_bias, of(saved.projected));
   kernels::gated_residual(s.exec(), s.stream.offsets, of(saved.projected), s.part(kGate1),
@@ -99,7 +99,7 @@ void after_attention(const StreamStep<T>& s, const kernels::MatrixIn<T>& x) {
 template <class T>
 void after_attention_backward(const StreamStep<T>& s, const Matrix<T>& gradient) {
   const DoubleStreamActivations<T>& saved = s.saved;
-  const auto of = [&](const Matrix<T>& rows) { return s.stream.of(rows); };
+  const auto of = [&](const auto& rows) { return s.stream.of(rows); };
   const Matrix<T> dy = of(gradient), d_rows = of(s.scratch.d_rows);
   const Matrix<T> d_hidden = of(s.scratch.d_hidden), d_activated = of(s.scratch.d_activated);
   kernels::gated_residual_backward(s.exec(), s.stream.offsets, of(saved.mlp_out), s.part(kGate2),
@@ -142,8 +142,9 @@ void before_attention_backward(const StreamStep<T>& s, const kernels::MatrixIn<T
 template <class T, class Step>
 void for_both(const StreamContext<T>& context, const MMDiTConfig& config,
               const std::array<Weights<T>, 2>& parameters,
-              const std::array<Weights<T>, 2>& gradients, const DoubleStreamActivations<T>& saved,
-              const StreamScratch<T>& scratch, const Step& step) {
+              const std::array<Weights<Accumulate<T>>, 2>& gradients,
+              const DoubleStreamActivations<T>& saved, const StreamScratch<T>& scratch,
+              const Step& step) {
   for (const std::size_t which : {0, 1}) {
     step(StreamStep<T>{context, config, model::stream(context.order, which), parameters[which],
                        gradients[which], saved.modulation[which], scratch.d_modulation[which],
@@ -162,9 +163,10 @@ void DoubleStreamActivations<T>::resize(const Device& exec, const MMDiTConfig& c
     for (Matrix<T>* view : {&attn_normed, &mixed, &projected, &middle, &mlp_normed, &mlp_out}) {
       *view = cursor.matrix(rows, d);
     }
-    for (Matrix<T>* view : {&attn_moments, &mlp_moments}) *view = cursor.matrix(rows, 2);
+    for (Matrix<Accumulate<T>>* view : {&attn_moments, &mlp_moments})
+      *view = cursor.wide_matrix(rows, 2);
     qkv = cursor.matrix(rows, 3 * d);
-    qk_inverse_rms = cursor.matrix(rows, 2 * config.heads);
+    qk_inverse_rms = cursor.wide_matrix(rows, 2 * config.heads);
     heads.take(cursor, routing, config.d_head());
     for (Matrix<T>* view : {&hidden, &activated}) *view = cursor.matrix(rows, config.d_mlp);
   });
@@ -172,10 +174,10 @@ void DoubleStreamActivations<T>::resize(const Device& exec, const MMDiTConfig& c
 
 template <class T>
 DoubleStreamBlock<T>::DoubleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
-                                        const Vector<T>& gradients)
+                                        const Vector<Accumulate<T>>& gradients)
     : config_(config),
       parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<T>(config, gradients)) {}
+      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void DoubleStreamBlock<T>::activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -216,7 +218,9 @@ void DoubleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
 
 template struct DoubleStreamActivations<float>;
 template struct DoubleStreamActivations<double>;
+template struct DoubleStreamActivations<bfloat16>;
 template class DoubleStreamBlock<float>;
 template class DoubleStreamBlock<double>;
+template class DoubleStreamBlock<bfloat16>;
 
 }  // namespace knapformer

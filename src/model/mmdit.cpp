@@ -10,6 +10,7 @@
 
 #include "model/initialize.hpp"
 #include "model/require_rows.hpp"
+#include "model/rounded.hpp"
 
 namespace knapformer {
 namespace {
@@ -41,26 +42,29 @@ MMDiT<T>::MMDiT(const MMDiTConfig& config, std::uint64_t seed) : config_(config)
   layout_ = mmdit_parameters(config_);
   const std::int64_t size = total_size(layout_);
   const Device exec;
-  parameters_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
-  gradients_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
+  using A = Accumulate<T>;
+  parameters_ = Vector<A>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
+  gradients_ = Vector<A>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
+  rounded_ = model::rounded_like<T>(exec, parameters_);
   for (const ParameterInfo& info : layout_) {
-    const Vector<T> values = Kokkos::subview(parameters_, range(info.offset, info.size()));
+    const Vector<A> values = Kokkos::subview(parameters_, range(info.offset, info.size()));
     if (info.columns > 1) {
-      model::fill_random<T>(exec, seed, static_cast<std::uint64_t>(info.offset), kDeviation,
+      model::fill_random<A>(exec, seed, static_cast<std::uint64_t>(info.offset), kDeviation,
                             values);
     } else if (info.name.ends_with("norm/scale")) {
-      Kokkos::deep_copy(exec, values, T(1));
+      Kokkos::deep_copy(exec, values, A(1));
     }
   }
   const std::int64_t ends = total_size(mmdit_ends_parameters(config_));
   const auto first = range(0, ends), rest = range(ends, size - ends);
-  ends_.emplace(config_, Kokkos::subview(parameters_, first), Kokkos::subview(gradients_, first));
-  stack_.emplace(config_, Kokkos::subview(parameters_, rest), Kokkos::subview(gradients_, rest));
+  ends_.emplace(config_, Kokkos::subview(rounded_, first), Kokkos::subview(gradients_, first));
+  stack_.emplace(config_, Kokkos::subview(rounded_, rest), Kokkos::subview(gradients_, rest));
   exec.fence("KnapFormer::parameters");  // any instance may use them from now on
 }
 
 template <class T>
-Vector<T> MMDiT<T>::named(const Vector<T>& all, std::string_view name) const {
+Vector<Accumulate<T>> MMDiT<T>::named(const Vector<Accumulate<T>>& all,
+                                      std::string_view name) const {
   for (const ParameterInfo& info : layout_) {
     if (info.name == name) return Kokkos::subview(all, range(info.offset, info.size()));
   }
@@ -68,12 +72,12 @@ Vector<T> MMDiT<T>::named(const Vector<T>& all, std::string_view name) const {
 }
 
 template <class T>
-Vector<T> MMDiT<T>::parameter(std::string_view name) const {
+Vector<Accumulate<T>> MMDiT<T>::parameter(std::string_view name) const {
   return named(parameters_, name);
 }
 
 template <class T>
-Vector<T> MMDiT<T>::gradient(std::string_view name) const {
+Vector<Accumulate<T>> MMDiT<T>::gradient(std::string_view name) const {
   return named(gradients_, name);
 }
 
@@ -114,6 +118,7 @@ Matrix<T> MMDiT<T>::forward(const Device& exec, const Routing& routing, const MM
   saved.input_ = input;
   lay_out(exec, routing, saved);
 
+  model::round_parameters(exec, parameters_, rounded_);
   ends_->embed(exec, saved.order_, input.patches, input.text, input.times, saved.ends_,
                saved.home_);
   routing.route_into(exec, std::tie(saved.routed_, saved.positions_, saved.modalities_),
@@ -151,7 +156,9 @@ typename MMDiT<T>::Gradients MMDiT<T>::backward(const Device& exec, const Routin
 
 template class MMDiTSaved<float>;
 template class MMDiTSaved<double>;
+template class MMDiTSaved<bfloat16>;
 template class MMDiT<float>;
 template class MMDiT<double>;
+template class MMDiT<bfloat16>;
 
 }  // namespace knapformer

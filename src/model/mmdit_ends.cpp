@@ -17,9 +17,9 @@ namespace {
 constexpr std::int64_t kShift = 0, kScale = 1;  // where each part of the modulation is
 
 template <class T>
-typename MMDiTEnds<T>::Weights weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
+MMDiTEndsWeights<T> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
   model::ParameterViews<T> views("mmdit", mmdit_ends_parameters(config), flat);
-  typename MMDiTEnds<T>::Weights w;
+  MMDiTEndsWeights<T> w;
   w.image_weight = views.matrix();
   w.image_bias = views.vector();
   w.text_weight = views.matrix();
@@ -54,23 +54,23 @@ void MMDiTEndsActivations<T>::resize(const Device& exec, const MMDiTConfig& conf
     for (Matrix<T>* view : {&image, &normed, &d_normed, &d_image}) {
       *view = cursor.matrix(order.image_rows, d);
     }
-    moments = cursor.matrix(order.image_rows, 2);
+    moments = cursor.wide_matrix(order.image_rows, 2);
   });
 }
 
 template <class T>
 MMDiTEnds<T>::MMDiTEnds(const MMDiTConfig& config, const Vector<T>& parameters,
-                        const Vector<T>& gradients)
+                        const Vector<Accumulate<T>>& gradients)
     : config_(config),
       parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<T>(config, gradients)) {}
+      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void MMDiTEnds<T>::embed(const Device& exec, const StreamOrder& order,
                          const kernels::MatrixIn<T>& patches, const kernels::MatrixIn<T>& text,
-                         const kernels::VectorIn<T>& times, const MMDiTEndsActivations<T>& saved,
-                         const Matrix<T>& x) const {
-  const Weights& p = parameters_;
+                         const kernels::VectorIn<Accumulate<T>>& times,
+                         const MMDiTEndsActivations<T>& saved, const Matrix<T>& x) const {
+  const auto& p = parameters_;
   kernels::time_embedding(exec, times, config_.time_factor, config_.time_period, saved.sinusoids);
   kernels::linear(exec, saved.sinusoids, p.time_in_weight, p.time_in_bias, saved.time_hidden);
   kernels::silu(exec, saved.time_hidden, saved.time_activated);
@@ -90,8 +90,8 @@ void MMDiTEnds<T>::embed_backward(const Device& exec, const StreamOrder& order,
                                   const kernels::MatrixIn<T>& text,
                                   const MMDiTEndsActivations<T>& saved, const Matrix<T>& d_patches,
                                   const Matrix<T>& d_text) const {
-  const Weights& p = parameters_;
-  const Weights& g = gradients_;
+  const auto& p = parameters_;
+  const auto& g = gradients_;
   const model::Stream texts = model::stream(order, 0), images = model::stream(order, 1);
   kernels::gather_rows(exec, order.rows, dx, saved.sorted);
   kernels::linear_backward(exec, text, p.text_weight, texts.of(saved.sorted), d_text, g.text_weight,
@@ -113,7 +113,7 @@ template <class T>
 void MMDiTEnds<T>::predict(const Device& exec, const StreamOrder& order,
                            const kernels::MatrixIn<T>& y, const MMDiTEndsActivations<T>& saved,
                            const Matrix<T>& out) const {
-  const Weights& p = parameters_;
+  const auto& p = parameters_;
   const std::int64_t d = config_.d_model;
   kernels::linear(exec, saved.conditioning, p.mod_weight, p.mod_bias, saved.modulation);
   kernels::gather_rows(exec, model::stream(order, 1).places, y, saved.image);
@@ -128,8 +128,8 @@ void MMDiTEnds<T>::predict_backward(const Device& exec, const StreamOrder& order
                                     const kernels::MatrixIn<T>& d_out,
                                     const MMDiTEndsActivations<T>& saved,
                                     const Matrix<T>& dy) const {
-  const Weights& p = parameters_;
-  const Weights& g = gradients_;
+  const auto& p = parameters_;
+  const auto& g = gradients_;
   const std::int64_t d = config_.d_model;
   kernels::linear_backward(exec, saved.normed, p.linear_weight, d_out, saved.d_normed,
                            g.linear_weight, g.linear_bias);
@@ -144,7 +144,9 @@ void MMDiTEnds<T>::predict_backward(const Device& exec, const StreamOrder& order
 
 template struct MMDiTEndsActivations<float>;
 template struct MMDiTEndsActivations<double>;
+template struct MMDiTEndsActivations<bfloat16>;
 template class MMDiTEnds<float>;
 template class MMDiTEnds<double>;
+template class MMDiTEnds<bfloat16>;
 
 }  // namespace knapformer

@@ -55,7 +55,7 @@ void attend_part_backward(const Device& exec, const HeadPart& part, const HeadAc
                           const HeadScratch<T>& scratch) {
   static const std::string kRegion = "KnapFormer::attention";
   const Kokkos::Profiling::ScopedRegion region(kRegion);
-  const Vector<T> workspace(
+  const Vector<Accumulate<T>> workspace(
       scratch.workspace.data(),
       kernels::attention_workspace<T>(part.work, static_cast<std::int64_t>(saved.q.extent(1))));
   kernels::attention_backward<T>(exec, part.work, part.of(saved.q), part.of(saved.k),
@@ -90,7 +90,7 @@ template <class T>
 void HeadActivations<T>::take(typename Arena<T>::Cursor& cursor, const Routing& routing,
                               std::int64_t d_head) {
   for (Matrix<T>* heads : {&q, &k, &v, &out}) *heads = cursor.matrix(routing.head_rows(), d_head);
-  log_sum_exp = cursor.vector(routing.head_rows());
+  log_sum_exp = cursor.wide_vector(routing.head_rows());
 }
 
 template <class T>
@@ -102,8 +102,9 @@ void HeadScratch<T>::take(typename Arena<T>::Cursor& cursor, const Routing& rout
   for (Matrix<T>* view : {&d_out, &dq, &dk, &dv}) {
     *view = cursor.matrix(routing.head_rows(), d_head);
   }
-  workspace = cursor.vector(std::max(kernels::attention_workspace<T>(attention.unsplit, d_head),
-                                     kernels::attention_workspace<T>(attention.split, d_head)));
+  workspace =
+      cursor.wide_vector(std::max(kernels::attention_workspace<T>(attention.unsplit, d_head),
+                                  kernels::attention_workspace<T>(attention.split, d_head)));
 }
 
 template <class T>
@@ -152,5 +153,6 @@ void attend_backward(const BlockContext<T>& context, const HeadActivations<T>& s
                                    const HeadScratch<T>&, const Matrix<T>&);
 KNAPFORMER_INSTANTIATE(float)
 KNAPFORMER_INSTANTIATE(double)
+KNAPFORMER_INSTANTIATE(bfloat16)
 
 }  // namespace knapformer

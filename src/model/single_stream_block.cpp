@@ -26,11 +26,10 @@ Kokkos::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t 
 }
 
 template <class T>
-typename SingleStreamBlock<T>::Weights weights_of(const MMDiTConfig& config,
-                                                  const Vector<T>& flat) {
+SingleStreamWeights<T> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
   const std::int64_t d = config.d_model, d_mlp = config.d_mlp;
   model::ParameterViews<T> views("single-stream block", single_stream_parameters(config), flat);
-  typename SingleStreamBlock<T>::Weights w;
+  SingleStreamWeights<T> w;
   w.mod_weight = views.matrix();
   w.mod_bias = views.vector();
   const Matrix<T> linear1 = views.matrix();
@@ -57,9 +56,9 @@ void SingleStreamActivations<T>::resize(const Device& exec, const MMDiTConfig& c
   arena_.lay_out(exec, [&](auto& cursor) {
     modulation = cursor.matrix(std::ssize(routing.chunks()), 3 * d);
     for (Matrix<T>* view : {&normed, &mixed, &out}) *view = cursor.matrix(rows, d);
-    moments = cursor.matrix(rows, 2);
+    moments = cursor.wide_matrix(rows, 2);
     qkv = cursor.matrix(rows, 3 * d);
-    qk_inverse_rms = cursor.matrix(rows, 2 * config.heads);
+    qk_inverse_rms = cursor.wide_matrix(rows, 2 * config.heads);
     heads.take(cursor, routing, config.d_head());
     for (Matrix<T>* view : {&hidden, &activated}) *view = cursor.matrix(rows, config.d_mlp);
   });
@@ -67,10 +66,10 @@ void SingleStreamActivations<T>::resize(const Device& exec, const MMDiTConfig& c
 
 template <class T>
 SingleStreamBlock<T>::SingleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
-                                        const Vector<T>& gradients)
+                                        const Vector<Accumulate<T>>& gradients)
     : config_(config),
       parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<T>(config, gradients)) {}
+      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void SingleStreamBlock<T>::activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -78,7 +77,7 @@ void SingleStreamBlock<T>::activate(const StreamContext<T>& context, const kerne
                                     const SingleStreamActivations<T>& saved) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::SingleStreamBlock::activate");
   const Device& exec = context.block.exec;
-  const Weights& p = parameters_;
+  const auto& p = parameters_;
   const std::int64_t d = config_.d_model;
   kernels::linear(exec, context.conditioning, p.mod_weight, p.mod_bias, saved.modulation);
   kernels::modulated_norm(exec, context.order.all, x, model::part(saved.modulation, kShift, d),
@@ -112,8 +111,8 @@ void SingleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
                                     const Matrix<T>& gradient) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::SingleStreamBlock::backward");
   const Device& exec = context.block.exec;
-  const Weights& p = parameters_;
-  const Weights& g = gradients_;
+  const auto& p = parameters_;
+  const auto& g = gradients_;
   const std::int64_t d = config_.d_model;
   const ChunkOffsets& offsets = context.order.all;
   const Matrix<T> d_modulation =
@@ -126,8 +125,8 @@ void SingleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
                            g.proj_weight, g.out_bias);
   kernels::gemm(exec, Transpose::kNo, Transpose::kNo, 1, scratch.d_rows, p.down_weight, 0,
                 scratch.d_activated);
-  kernels::gemm(exec, Transpose::kYes, Transpose::kNo, 1, scratch.d_rows, saved.activated, 1,
-                g.down_weight);
+  kernels::gemm<Accumulate<T>, T>(exec, Transpose::kYes, Transpose::kNo, 1, scratch.d_rows,
+                                  saved.activated, 1, g.down_weight);
   kernels::bias_gelu_backward(exec, saved.hidden, p.up_bias, scratch.d_activated, scratch.d_hidden);
   attend_backward(context.block, saved.heads, scratch.heads, scratch.mixed);
   kernels::split_qkv_backward(exec, saved.qkv, p.q_norm, p.k_norm, context.block.rope,
@@ -147,7 +146,9 @@ void SingleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
 
 template struct SingleStreamActivations<float>;
 template struct SingleStreamActivations<double>;
+template struct SingleStreamActivations<bfloat16>;
 template class SingleStreamBlock<float>;
 template class SingleStreamBlock<double>;
+template class SingleStreamBlock<bfloat16>;
 
 }  // namespace knapformer

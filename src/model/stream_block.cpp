@@ -26,5 +26,6 @@ void StreamScratch<T>::resize(const Device& exec, const MMDiTConfig& config, con
 
 template struct StreamScratch<float>;
 template struct StreamScratch<double>;
+template struct StreamScratch<bfloat16>;
 
 }  // namespace knapformer

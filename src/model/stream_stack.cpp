@@ -36,20 +36,20 @@ class Slices {
 
 template <class T>
 StreamStack<T>::StreamStack(const MMDiTConfig& config, const Vector<T>& parameters,
-                            const Vector<T>& gradients)
+                            const Vector<Accumulate<T>>& gradients)
     : config_(config) {
   check(config_);
   const std::int64_t double_size = total_size(double_stream_parameters(config_));
   const std::int64_t single_size = total_size(single_stream_parameters(config_));
   const std::int64_t size =
       config_.double_blocks * double_size + config_.single_blocks * single_size;
-  for (const Vector<T>* flat : {&parameters, &gradients}) {
-    if (static_cast<std::int64_t>(flat->extent(0)) != size) {
-      throw Error(
-          fmt::format("stream stack: {} parameters given, expected {}", flat->extent(0), size));
+  for (const std::size_t given : {parameters.extent(0), gradients.extent(0)}) {
+    if (static_cast<std::int64_t>(given) != size) {
+      throw Error(fmt::format("stream stack: {} parameters given, expected {}", given, size));
     }
   }
-  Slices<T> p(parameters), g(gradients);
+  Slices<T> p(parameters);
+  Slices<Accumulate<T>> g(gradients);
   for (std::int64_t b = 0; b < config_.double_blocks; ++b) {
     double_blocks_.emplace_back(config_, p.next(double_size), g.next(double_size));
     double_regions_.push_back(fmt::format("KnapFormer::double block {}", b));
@@ -67,7 +67,7 @@ void StreamStack<T>::lay_out(const Device& exec, const Routing& routing,
   saved.double_inputs_.resize(double_blocks_.size() + 1);
   saved.single_inputs_.resize(single_blocks_.size() + 1);
   saved.arena_.lay_out(exec, [&](auto& cursor) {
-    saved.rope_ = cursor.matrix(rows, config_.d_head());
+    saved.rope_ = cursor.wide_matrix(rows, config_.d_head());
     saved.d_conditioning_ = cursor.matrix(std::ssize(routing.chunks()), d);
     saved.gradient_ = cursor.matrix(rows, d);
     saved.sorted_gradient_ = cursor.matrix(rows, d);
@@ -174,7 +174,9 @@ typename StreamStack<T>::Gradients StreamStack<T>::backward(
 
 template class StreamSaved<float>;
 template class StreamSaved<double>;
+template class StreamSaved<bfloat16>;
 template class StreamStack<float>;
 template class StreamStack<double>;
+template class StreamStack<bfloat16>;
 
 }  // namespace knapformer

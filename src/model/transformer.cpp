@@ -10,6 +10,7 @@
 
 #include "model/initialize.hpp"
 #include "model/require_rows.hpp"
+#include "model/rounded.hpp"
 
 namespace knapformer {
 namespace {
@@ -60,20 +61,22 @@ Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed)
   block_size_ = total_size(layout_);
   const std::int64_t size = config_.layers * block_size_;
   const Device exec;
-  parameters_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
-  gradients_ = Vector<T>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
+  using A = Accumulate<T>;
+  parameters_ = Vector<A>(Kokkos::view_alloc(exec, "KnapFormer::parameters"), size);
+  gradients_ = Vector<A>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
+  rounded_ = model::rounded_like<T>(exec, parameters_);
   for (std::int64_t block = 0; block < config_.layers; ++block) {
     const std::int64_t first = block * block_size_;
     for (const ParameterInfo& info : layout_) {
       const auto values = Kokkos::subview(parameters_, range(first + info.offset, info.size()));
       if (info.columns > 1) {
-        model::fill_random<T>(exec, seed, static_cast<std::uint64_t>(first + info.offset),
+        model::fill_random<A>(exec, seed, static_cast<std::uint64_t>(first + info.offset),
                               kDeviation, values);
       } else if (info.name.ends_with("norm/weight")) {
-        Kokkos::deep_copy(exec, values, T(1));
+        Kokkos::deep_copy(exec, values, A(1));
       }
     }
-    blocks_.emplace_back(config_, Kokkos::subview(parameters_, range(first, block_size_)),
+    blocks_.emplace_back(config_, Kokkos::subview(rounded_, range(first, block_size_)),
                          Kokkos::subview(gradients_, range(first, block_size_)));
     regions_.push_back(fmt::format("KnapFormer::block {}", block));
   }
@@ -81,8 +84,8 @@ Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed)
 }
 
 template <class T>
-Vector<T> Transformer<T>::named(const Vector<T>& all, std::int64_t block,
-                                std::string_view name) const {
+Vector<Accumulate<T>> Transformer<T>::named(const Vector<Accumulate<T>>& all, std::int64_t block,
+                                            std::string_view name) const {
   if (block < 0 || block >= config_.layers) {
     throw Error(fmt::format("transformer: there is no block {} of {}", block, config_.layers));
   }
@@ -95,13 +98,20 @@ Vector<T> Transformer<T>::named(const Vector<T>& all, std::int64_t block,
 }
 
 template <class T>
-Vector<T> Transformer<T>::parameter(std::int64_t block, std::string_view name) const {
+Vector<Accumulate<T>> Transformer<T>::parameter(std::int64_t block, std::string_view name) const {
   return named(parameters_, block, name);
 }
 
 template <class T>
-Vector<T> Transformer<T>::gradient(std::int64_t block, std::string_view name) const {
+Vector<Accumulate<T>> Transformer<T>::gradient(std::int64_t block, std::string_view name) const {
   return named(gradients_, block, name);
+}
+
+template <class T>
+std::int64_t Transformer<T>::parameter_bytes() const {
+  const bool shared = std::is_same_v<T, Accumulate<T>>;
+  return static_cast<std::int64_t>(parameters_.span() * sizeof(Accumulate<T>) +
+                                   (shared ? 0 : rounded_.span() * sizeof(T)));
 }
 
 template <class T>
@@ -126,7 +136,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   saved.inputs_.resize(layers + 1);
   saved.inputs_[0] = x;
   saved.arena_.lay_out(exec, [&](auto& cursor) {
-    saved.rope_ = cursor.matrix(rows, config_.d_head());
+    saved.rope_ = cursor.wide_matrix(rows, config_.d_head());
     saved.gradient_ = cursor.matrix(rows, config_.d_model);
     for (std::size_t l = 1; l <= layers; ++l)
       saved.inputs_[l] = cursor.matrix(rows, config_.d_model);
@@ -137,6 +147,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
   saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
   for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);
 
+  model::round_parameters(exec, parameters_, rounded_);
   kernels::rope_table(exec, positions, config_.rope_base, {config_.d_head(), 0, 0}, saved.rope_);
   const BlockContext<T> shared = context(exec, routing, saved, observer);
   for (std::size_t l = 0; l < layers; ++l) {
@@ -193,7 +204,9 @@ double Transformer<T>::backward_flops(const Routing& routing) const {
 
 template class Saved<float>;
 template class Saved<double>;
+template class Saved<bfloat16>;
 template class Transformer<float>;
 template class Transformer<double>;
+template class Transformer<bfloat16>;
 
 }  // namespace knapformer

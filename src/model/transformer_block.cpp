@@ -36,14 +36,14 @@ void BlockActivations<T>::resize(const Device& exec, const TransformerConfig& co
   const std::int64_t rows = routing.routed_rows(), d = config.d_model;
   arena_.lay_out(exec, [&](auto& cursor) {
     attn_normed = cursor.matrix(rows, d);
-    attn_inverse_rms = cursor.vector(rows);
+    attn_inverse_rms = cursor.wide_vector(rows);
     qkv = cursor.matrix(rows, 3 * d);
-    qk_inverse_rms = cursor.matrix(rows, 2 * config.heads);
+    qk_inverse_rms = cursor.wide_matrix(rows, 2 * config.heads);
     heads.take(cursor, routing, config.d_head());
     mixed = cursor.matrix(rows, d);
     middle = cursor.matrix(rows, d);
     ffn_normed = cursor.matrix(rows, d);
-    ffn_inverse_rms = cursor.vector(rows);
+    ffn_inverse_rms = cursor.wide_vector(rows);
     gate_up = cursor.matrix(rows, 2 * config.d_ffn);
     gated = cursor.matrix(rows, config.d_ffn);
   });
@@ -65,7 +65,7 @@ void BlockScratch<T>::resize(const Device& exec, const TransformerConfig& config
 
 template <class T>
 TransformerBlock<T>::TransformerBlock(const TransformerConfig& config, const Vector<T>& parameters,
-                                      const Vector<T>& gradients)
+                                      const Vector<Accumulate<T>>& gradients)
     : config_(config), parameters_(config, parameters), gradients_(config, gradients) {}
 
 template <class T>
@@ -101,7 +101,7 @@ void TransformerBlock<T>::backward(const BlockContext<T>& context, const kernels
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::TransformerBlock::backward");
   const Device& exec = context.exec;
   const BlockParameters<T>& p = parameters_;
-  const BlockParameters<T>& g = gradients_;
+  const BlockParameters<Accumulate<T>>& g = gradients_;
   kernels::linear_backward(exec, saved.gated, p.down_weight, gradient, scratch.d_gated,
                            g.down_weight, g.down_bias);
   kernels::swiglu_backward(exec, saved.gate_up, scratch.d_gated, scratch.d_gate_up);
@@ -124,11 +124,15 @@ void TransformerBlock<T>::backward(const BlockContext<T>& context, const kernels
 
 template struct BlockParameters<float>;
 template struct BlockParameters<double>;
+template struct BlockParameters<bfloat16>;
 template struct BlockActivations<float>;
 template struct BlockActivations<double>;
+template struct BlockActivations<bfloat16>;
 template struct BlockScratch<float>;
 template struct BlockScratch<double>;
+template struct BlockScratch<bfloat16>;
 template class TransformerBlock<float>;
 template class TransformerBlock<double>;
+template class TransformerBlock<bfloat16>;
 
 }  // namespace knapformer

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <knapformer/kernels/types.hpp>
 
@@ -16,24 +17,32 @@ class Arena {
   /// Hands out arrays one after another. They live as long as the arena is not laid out anew.
   class Cursor {
    public:
-    explicit Cursor(T* base) : base_(base) {}
-    Vector<T> vector(std::int64_t n) { return Vector<T>(take(n), n); }
+    explicit Cursor(std::byte* base) : base_(base) {}
+    Vector<T> vector(std::int64_t n) { return Vector<T>(take<T>(n), n); }
     Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
-      return Matrix<T>(take(rows * columns), rows, columns);
+      return Matrix<T>(take<T>(rows * columns), rows, columns);
     }
     HeadRows<T> head_rows(std::int64_t rows, std::int64_t heads, std::int64_t d_head) {
-      return HeadRows<T>(take(rows * heads * d_head), rows, heads, d_head);
+      return HeadRows<T>(take<T>(rows * heads * d_head), rows, heads, d_head);
     }
-    std::int64_t used() const { return used_; }
+    /// For what is summed or kept without rounding to T.
+    Vector<Accumulate<T>> wide_vector(std::int64_t n) {
+      return Vector<Accumulate<T>>(take<Accumulate<T>>(n), n);
+    }
+    Matrix<Accumulate<T>> wide_matrix(std::int64_t rows, std::int64_t columns) {
+      return Matrix<Accumulate<T>>(take<Accumulate<T>>(rows * columns), rows, columns);
+    }
+    std::int64_t used() const { return used_; }  ///< bytes
 
    private:
-    T* take(std::int64_t n) {
-      constexpr std::int64_t kAlignment = 64 / sizeof(T);  // of a cache line
-      T* const start = base_ == nullptr ? nullptr : base_ + used_;
-      used_ += (n + kAlignment - 1) / kAlignment * kAlignment;
+    template <class Element>
+    Element* take(std::int64_t n) {
+      constexpr std::int64_t kLine = 64;  // of a cache
+      auto* const start = base_ == nullptr ? nullptr : reinterpret_cast<Element*>(base_ + used_);
+      used_ += (n * static_cast<std::int64_t>(sizeof(Element)) + kLine - 1) / kLine * kLine;
       return start;
     }
-    T* base_;
+    std::byte* base_;
     std::int64_t used_ = 0;
   };
 
@@ -45,18 +54,18 @@ class Arena {
     assign(count);
     if (count.used() > static_cast<std::int64_t>(storage_.extent(0))) {
       storage_ = {};  // before the new one is there
-      storage_ =
-          Vector<T>(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::workspace"),
-                    count.used());
+      storage_ = Vector<std::byte>(
+          Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "KnapFormer::workspace"),
+          count.used());
     }
     Cursor place(storage_.data());
     assign(place);
   }
 
-  std::int64_t bytes() const { return static_cast<std::int64_t>(storage_.span() * sizeof(T)); }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(storage_.span()); }
 
  private:
-  Vector<T> storage_;
+  Vector<std::byte> storage_;
 };
 
 }  // namespace knapformer

@@ -8,26 +8,42 @@
 
 namespace knapformer {
 
+/// The parameters of one stream of a double-stream block, or their gradients.
+template <class U>
+struct DoubleStreamWeights {
+  Matrix<U> mod_weight;
+  Vector<U> mod_bias;
+  Matrix<U> qkv_weight;
+  Vector<U> qkv_bias;
+  Vector<U> q_norm, k_norm;
+  Matrix<U> proj_weight;
+  Vector<U> proj_bias;
+  Matrix<U> up_weight;
+  Vector<U> up_bias;
+  Matrix<U> down_weight;
+  Vector<U> down_bias;
+};
+
 /// What the backward pass of a double-stream block needs beside its input. Rows are in stream
 /// order, modulations are those of the text stream, then those of the image stream.
 template <class T>
 struct DoubleStreamActivations {
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
-  std::array<Matrix<T>, 2> modulation;  // [chunks x 6 d_model]
-  Matrix<T> attn_normed;                // [rows x d_model]
-  Matrix<T> attn_moments;               // [rows x 2]
-  Matrix<T> qkv;                        // [rows x 3 d_model]
-  Matrix<T> qk_inverse_rms;             // [rows x 2 heads]
+  std::array<Matrix<T>, 2> modulation;   // [chunks x 6 d_model]
+  Matrix<T> attn_normed;                 // [rows x d_model]
+  Matrix<Accumulate<T>> attn_moments;    // [rows x 2]
+  Matrix<T> qkv;                         // [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;  // [rows x 2 heads]
   HeadActivations<T> heads;
-  Matrix<T> mixed;        // [rows x d_model]: heads.out, back with the tokens
-  Matrix<T> projected;    // [rows x d_model]
-  Matrix<T> middle;       // [rows x d_model]: after attention and its residual
-  Matrix<T> mlp_normed;   // [rows x d_model]
-  Matrix<T> mlp_moments;  // [rows x 2]
-  Matrix<T> hidden;       // [rows x d_mlp], without its bias
-  Matrix<T> activated;    // [rows x d_mlp]
-  Matrix<T> mlp_out;      // [rows x d_model]
+  Matrix<T> mixed;                    // [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> projected;                // [rows x d_model]
+  Matrix<T> middle;                   // [rows x d_model]: after attention and its residual
+  Matrix<T> mlp_normed;               // [rows x d_model]
+  Matrix<Accumulate<T>> mlp_moments;  // [rows x 2]
+  Matrix<T> hidden;                   // [rows x d_mlp], without its bias
+  Matrix<T> activated;                // [rows x d_mlp]
+  Matrix<T> mlp_out;                  // [rows x d_model]
 
  private:
   Arena<T> arena_;
@@ -44,13 +60,13 @@ struct DoubleStreamActivations {
 /// with LayerNorm over rows, RMSNorm over the heads of q and k, GELU in the MLP, and attention over
 /// the text and image tokens of a sequence together. x and y [routed_rows x d_model] are in stream
 /// order, so that each stream's products are made at once. Collective where heads are exchanged.
-/// Double and float.
+/// Double, float and bfloat16.
 template <class T>
 class DoubleStreamBlock {
  public:
   /// `parameters` and `gradients` are flat (see double_stream_parameters) and stay the caller's.
   DoubleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
-                    const Vector<T>& gradients);
+                    const Vector<Accumulate<T>>& gradients);
 
   /// Everything up to the last gate: fills `saved` from x. Collective.
   void activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -63,25 +79,10 @@ class DoubleStreamBlock {
                 const DoubleStreamActivations<T>& saved, const StreamScratch<T>& scratch,
                 const Matrix<T>& gradient) const;
 
-  /// The parameters of one stream, or their gradients.
-  struct Weights {
-    Matrix<T> mod_weight;
-    Vector<T> mod_bias;
-    Matrix<T> qkv_weight;
-    Vector<T> qkv_bias;
-    Vector<T> q_norm, k_norm;
-    Matrix<T> proj_weight;
-    Vector<T> proj_bias;
-    Matrix<T> up_weight;
-    Vector<T> up_bias;
-    Matrix<T> down_weight;
-    Vector<T> down_bias;
-  };
-
  private:
   MMDiTConfig config_;
-  std::array<Weights, 2> parameters_;  // of text, then of image
-  std::array<Weights, 2> gradients_;
+  std::array<DoubleStreamWeights<T>, 2> parameters_;  // of text, then of image
+  std::array<DoubleStreamWeights<Accumulate<T>>, 2> gradients_;
 };
 
 }  // namespace knapformer

@@ -15,11 +15,11 @@ namespace knapformer {
 /// A packed batch as this rank has loaded it. Views that are not written.
 template <class T>
 struct MMDiTInput {
-  Matrix<T> patches;      ///< [image tokens x d_patch], in their order among all tokens
-  Matrix<T> text;         ///< [text tokens x d_text]
-  Modalities modalities;  ///< [home_rows]
-  Positions positions;    ///< [home_rows x 3]
-  Vector<T> times;        ///< [home_sequences]: of the diffusion, from 0 to 1
+  Matrix<T> patches;            ///< [image tokens x d_patch], in their order among all tokens
+  Matrix<T> text;               ///< [text tokens x d_text]
+  Modalities modalities;        ///< [home_rows]
+  Positions positions;          ///< [home_rows x 3]
+  Vector<Accumulate<T>> times;  ///< [home_sequences]: of the diffusion, from 0 to 1
 };
 
 /// See Saved.
@@ -52,7 +52,7 @@ class MMDiTSaved {
 /// A multimodal diffusion transformer (arXiv 2403.03206, as in FLUX), from the tokens that a rank
 /// loaded to a prediction for its image tokens: embeds patches, text and times, routes the tokens,
 /// computes the blocks as planned, routes back, and ends with a modulated norm and a linear layer.
-/// Double and float.
+/// Double, float and bfloat16, as Transformer has it.
 template <class T>
 class MMDiT {
  public:
@@ -67,12 +67,12 @@ class MMDiT {
   const MMDiTConfig& config() const { return config_; }
 
   /// All parameters (see mmdit_parameters), and their gradients in the same layout.
-  const Vector<T>& parameters() const { return parameters_; }
-  const Vector<T>& gradients() const { return gradients_; }
+  const Vector<Accumulate<T>>& parameters() const { return parameters_; }
+  const Vector<Accumulate<T>>& gradients() const { return gradients_; }
 
   /// One parameter, or its gradient, by its name. Throws Error for an unknown one.
-  Vector<T> parameter(std::string_view name) const;
-  Vector<T> gradient(std::string_view name) const;
+  Vector<Accumulate<T>> parameter(std::string_view name) const;
+  Vector<Accumulate<T>> gradient(std::string_view name) const;
 
   /// Returns the prediction [image tokens x d_patch] for this rank's own image tokens, in the
   /// memory of `saved`: it lives until that is used for the next forward pass. The input must stay
@@ -88,12 +88,13 @@ class MMDiT {
 
  private:
   void lay_out(const Device& exec, const Routing& routing, MMDiTSaved<T>& saved) const;
-  Vector<T> named(const Vector<T>& all, std::string_view name) const;
+  Vector<Accumulate<T>> named(const Vector<Accumulate<T>>& all, std::string_view name) const;
 
   MMDiTConfig config_;
   std::vector<ParameterInfo> layout_;
-  Vector<T> parameters_;
-  Vector<T> gradients_;
+  Vector<Accumulate<T>> parameters_;
+  Vector<Accumulate<T>> gradients_;
+  Vector<T> rounded_;  // the parameters in T: the same memory where that is what they are
   std::optional<MMDiTEnds<T>> ends_;
   std::optional<StreamStack<T>> stack_;
 };

@@ -9,28 +9,45 @@
 
 namespace knapformer {
 
+/// The parameters of the ends of an MMDiT, or their gradients.
+template <class U>
+struct MMDiTEndsWeights {
+  Matrix<U> image_weight;
+  Vector<U> image_bias;
+  Matrix<U> text_weight;
+  Vector<U> text_bias;
+  Matrix<U> time_in_weight;
+  Vector<U> time_in_bias;
+  Matrix<U> time_out_weight;
+  Vector<U> time_out_bias;
+  Matrix<U> mod_weight;
+  Vector<U> mod_bias;
+  Matrix<U> linear_weight;
+  Vector<U> linear_bias;
+};
+
 /// What the ends of an MMDiT keep for the backward pass, and what that works in. `order` is that of
 /// the rows.
 template <class T>
 struct MMDiTEndsActivations {
   void resize(const Device& exec, const MMDiTConfig& config, const StreamOrder& order);
 
-  Matrix<T> sinusoids;       // [sequences x d_time]
-  Matrix<T> time_hidden;     // [sequences x d_model]
-  Matrix<T> time_activated;  // [sequences x d_model]
-  Matrix<T> vec;             // [sequences x d_model]
-  Matrix<T> conditioning;    // [sequences x d_model]: its SiLU
-  Matrix<T> d_conditioning;  // [sequences x d_model]
-  Matrix<T> sorted;          // [rows x d_model], in stream order; its gradient later
-  Matrix<T> image;           // [image rows x d_model]: what the blocks gave
-  Matrix<T> modulation;      // [sequences x 2 d_model]
-  Matrix<T> d_modulation;    // [sequences x 2 d_model]
-  Matrix<T> normed;          // [image rows x d_model]
-  Matrix<T> moments;         // [image rows x 2]
-  Matrix<T> d_normed;        // [image rows x d_model]
-  Matrix<T> d_image;         // [image rows x d_model]
-  Matrix<T> d_sequences;     // [sequences x d_model]
-  Matrix<T> d_sinusoids;     // [sequences x d_time]
+  Matrix<T> sinusoids;            // [sequences x d_time]
+  Matrix<T> time_hidden;          // [sequences x d_model]
+  Matrix<T> time_activated;       // [sequences x d_model]
+  Matrix<T> vec;                  // [sequences x d_model]
+  Matrix<T> conditioning;         // [sequences x d_model]: its SiLU
+  Matrix<T> d_conditioning;       // [sequences x d_model]
+  Matrix<T> sorted;               // [rows x d_model], in stream order; its gradient later
+  Matrix<T> image;                // [image rows x d_model]: what the blocks gave
+  Matrix<T> modulation;           // [sequences x 2 d_model]
+  Matrix<T> d_modulation;         // [sequences x 2 d_model]
+  Matrix<T> normed;               // [image rows x d_model]
+  Matrix<Accumulate<T>> moments;  // [image rows x 2]
+  Matrix<T> d_normed;             // [image rows x d_model]
+  Matrix<T> d_image;              // [image rows x d_model]
+  Matrix<T> d_sequences;          // [sequences x d_model]
+  Matrix<T> d_sinusoids;          // [sequences x d_time]
 
  private:
   Arena<T> arena_;
@@ -42,16 +59,18 @@ struct MMDiTEndsActivations {
 ///     x   = img_in(patches), txt_in(text)
 ///     out = linear((1 + scale) * norm(y) + shift),  shift, scale = modulation(silu(vec))
 ///
-/// Rows are packed, with the sequences as chunks, on the rank that loaded them. Double and float.
+/// Rows are packed, with the sequences as chunks, on the rank that loaded them. Double, float and
+/// bfloat16.
 template <class T>
 class MMDiTEnds {
  public:
   /// `parameters` and `gradients` are flat (see mmdit_ends_parameters) and stay the caller's.
-  MMDiTEnds(const MMDiTConfig& config, const Vector<T>& parameters, const Vector<T>& gradients);
+  MMDiTEnds(const MMDiTConfig& config, const Vector<T>& parameters,
+            const Vector<Accumulate<T>>& gradients);
 
   /// Fills x [rows x d_model] and saved.conditioning.
   void embed(const Device& exec, const StreamOrder& order, const kernels::MatrixIn<T>& patches,
-             const kernels::MatrixIn<T>& text, const kernels::VectorIn<T>& times,
+             const kernels::MatrixIn<T>& text, const kernels::VectorIn<Accumulate<T>>& times,
              const MMDiTEndsActivations<T>& saved, const Matrix<T>& x) const;
   /// From y [rows x d_model] to out [image rows x d_patch].
   void predict(const Device& exec, const StreamOrder& order, const kernels::MatrixIn<T>& y,
@@ -69,26 +88,10 @@ class MMDiTEnds {
                       const MMDiTEndsActivations<T>& saved, const Matrix<T>& d_patches,
                       const Matrix<T>& d_text) const;
 
-  /// The parameters, or their gradients.
-  struct Weights {
-    Matrix<T> image_weight;
-    Vector<T> image_bias;
-    Matrix<T> text_weight;
-    Vector<T> text_bias;
-    Matrix<T> time_in_weight;
-    Vector<T> time_in_bias;
-    Matrix<T> time_out_weight;
-    Vector<T> time_out_bias;
-    Matrix<T> mod_weight;
-    Vector<T> mod_bias;
-    Matrix<T> linear_weight;
-    Vector<T> linear_bias;
-  };
-
  private:
   MMDiTConfig config_;
-  Weights parameters_;
-  Weights gradients_;
+  MMDiTEndsWeights<T> parameters_;
+  MMDiTEndsWeights<Accumulate<T>> gradients_;
 };
 
 }  // namespace knapformer

@@ -31,7 +31,7 @@ struct BlockContext {
   const Device& exec;
   const Routing& routing;
   const RoutedAttention& attention;
-  kernels::MatrixIn<T> rope;  ///< [routed_rows x d_head], see kernels::rope_table
+  kernels::MatrixIn<Accumulate<T>> rope;  ///< [routed_rows x d_head], see kernels::rope_table
   const ExchangeObserver& observer;
 };
 
@@ -40,8 +40,8 @@ template <class T>
 struct HeadActivations {
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head);
 
-  Matrix<T> q, k, v, out;  // [head_rows x d_head]
-  Vector<T> log_sum_exp;   // [head_rows]
+  Matrix<T> q, k, v, out;             // [head_rows x d_head]
+  Vector<Accumulate<T>> log_sum_exp;  // [head_rows]
 };
 
 /// What one attention at a time works in.
@@ -52,7 +52,7 @@ struct HeadScratch {
 
   HeadRows<T> q, k, v;          // [routed_rows x heads x d_head]; dq, dk, dv in the backward pass
   Matrix<T> d_out, dq, dk, dv;  // [head_rows x d_head]
-  Vector<T> workspace;
+  Vector<Accumulate<T>> workspace;
 };
 
 /// Ulysses attention: scratch.q, k, v of this rank's tokens go to the ranks that have their heads,

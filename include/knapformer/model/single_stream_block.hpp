@@ -7,16 +7,29 @@
 
 namespace knapformer {
 
+/// The parameters of a single-stream block, or their gradients: linear1 by rows and linear2 by
+/// columns, the part of attention and that of the MLP.
+template <class U>
+struct SingleStreamWeights {
+  Matrix<U> mod_weight;
+  Vector<U> mod_bias;
+  Matrix<U> qkv_weight, up_weight;
+  Vector<U> qkv_bias, up_bias;
+  Vector<U> q_norm, k_norm;
+  Matrix<U> proj_weight, down_weight;
+  Vector<U> out_bias;
+};
+
 /// What the backward pass of a single-stream block needs beside its input.
 template <class T>
 struct SingleStreamActivations {
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
-  Matrix<T> modulation;      // [chunks x 3 d_model]
-  Matrix<T> normed;          // [rows x d_model]
-  Matrix<T> moments;         // [rows x 2]
-  Matrix<T> qkv;             // [rows x 3 d_model]
-  Matrix<T> qk_inverse_rms;  // [rows x 2 heads]
+  Matrix<T> modulation;                  // [chunks x 3 d_model]
+  Matrix<T> normed;                      // [rows x d_model]
+  Matrix<Accumulate<T>> moments;         // [rows x 2]
+  Matrix<T> qkv;                         // [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;  // [rows x 2 heads]
   HeadActivations<T> heads;
   Matrix<T> mixed;      // [rows x d_model]: heads.out, back with the tokens
   Matrix<T> hidden;     // [rows x d_mlp], without its bias
@@ -34,13 +47,13 @@ struct SingleStreamActivations {
 ///     y = x + gate * linear2(attention(rope(norm(q)), rope(norm(k)), v), gelu(hidden))
 ///
 /// with the norms of DoubleStreamBlock. x and y [routed_rows x d_model] are in routed order.
-/// Collective where heads are exchanged. Double and float.
+/// Collective where heads are exchanged. Double, float and bfloat16.
 template <class T>
 class SingleStreamBlock {
  public:
   /// `parameters` and `gradients` are flat (see single_stream_parameters) and stay the caller's.
   SingleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
-                    const Vector<T>& gradients);
+                    const Vector<Accumulate<T>>& gradients);
 
   /// Everything up to the gate: fills `saved` from x. Collective.
   void activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -53,22 +66,10 @@ class SingleStreamBlock {
                 const SingleStreamActivations<T>& saved, const StreamScratch<T>& scratch,
                 const Matrix<T>& gradient) const;
 
-  /// The parameters, or their gradients: linear1 by rows and linear2 by columns, the part of
-  /// attention and that of the MLP.
-  struct Weights {
-    Matrix<T> mod_weight;
-    Vector<T> mod_bias;
-    Matrix<T> qkv_weight, up_weight;
-    Vector<T> qkv_bias, up_bias;
-    Vector<T> q_norm, k_norm;
-    Matrix<T> proj_weight, down_weight;
-    Vector<T> out_bias;
-  };
-
  private:
   MMDiTConfig config_;
-  Weights parameters_;
-  Weights gradients_;
+  SingleStreamWeights<T> parameters_;
+  SingleStreamWeights<Accumulate<T>> gradients_;
 };
 
 }  // namespace knapformer

@@ -35,14 +35,14 @@ class StreamSaved {
   std::vector<DoubleStreamActivations<T>> double_activations_;
   std::vector<SingleStreamActivations<T>> single_activations_;
   StreamScratch<T> scratch_;
-  Matrix<T> rope_;
+  Matrix<Accumulate<T>> rope_;
   Matrix<T> conditioning_, d_conditioning_;
   Matrix<T> gradient_, sorted_gradient_;
   Arena<T> arena_;
 };
 
 /// Double-stream blocks, then single-stream blocks, on routed rows: an MMDiT without its ends.
-/// Double and float.
+/// Double, float and bfloat16.
 template <class T>
 class StreamStack {
  public:
@@ -54,7 +54,8 @@ class StreamStack {
   /// `parameters` and `gradients` stay the caller's: those of the double-stream blocks, block after
   /// block, then those of the single-stream blocks. Throws Error as check() does, and for another
   /// size.
-  StreamStack(const MMDiTConfig& config, const Vector<T>& parameters, const Vector<T>& gradients);
+  StreamStack(const MMDiTConfig& config, const Vector<T>& parameters,
+              const Vector<Accumulate<T>>& gradients);
 
   /// The blocks on x [routed_rows x d_model], with the SiLU of each sequence's conditioning in
   /// `conditioning` [chunks x d_model]. Returns y, shaped like x, in the memory of `saved`: it

@@ -34,12 +34,15 @@ class Saved {
   std::int64_t held_block_ = -1;  // when checkpointing: the block that activations_[0] is about
   BlockScratch<T> scratch_;
   RoutedAttention attention_;
-  Matrix<T> rope_;
+  Matrix<Accumulate<T>> rope_;
   Matrix<T> gradient_;
   Arena<T> arena_;
 };
 
-/// Transformer blocks on routed rows, with their parameters and gradients. Double and float.
+/// Transformer blocks on routed rows, with their parameters and gradients. Double, float and
+/// bfloat16: then tokens, activations and what products read are bfloat16, sums are made in float,
+/// and parameters and gradients are float. forward() rounds the parameters, into memory of the
+/// model's own.
 template <class T>
 class Transformer {
  public:
@@ -51,13 +54,16 @@ class Transformer {
   const TransformerConfig& config() const { return config_; }
 
   /// All parameters, block after block, and their gradients in the same layout.
-  const Vector<T>& parameters() const { return parameters_; }
-  const Vector<T>& gradients() const { return gradients_; }
+  const Vector<Accumulate<T>>& parameters() const { return parameters_; }
+  const Vector<Accumulate<T>>& gradients() const { return gradients_; }
 
   /// One parameter of a block, or its gradient, by its name (see block_parameters). Throws Error
   /// for an unknown one.
-  Vector<T> parameter(std::int64_t block, std::string_view name) const;
-  Vector<T> gradient(std::int64_t block, std::string_view name) const;
+  Vector<Accumulate<T>> parameter(std::int64_t block, std::string_view name) const;
+  Vector<Accumulate<T>> gradient(std::int64_t block, std::string_view name) const;
+
+  /// Of parameters(), and of what they are rounded to.
+  std::int64_t parameter_bytes() const;
 
   /// The blocks on x [routed_rows x d_model]; the first coordinate of `positions` drives RoPE.
   /// Returns y, shaped like x, in the memory of `saved`: it lives until that is used for the next
@@ -83,13 +89,15 @@ class Transformer {
  private:
   BlockContext<T> context(const Device& exec, const Routing& routing, const Saved<T>& saved,
                           const ExchangeObserver& observer) const;
-  Vector<T> named(const Vector<T>& all, std::int64_t block, std::string_view name) const;
+  Vector<Accumulate<T>> named(const Vector<Accumulate<T>>& all, std::int64_t block,
+                              std::string_view name) const;
 
   TransformerConfig config_;
   std::vector<ParameterInfo> layout_;
   std::int64_t block_size_ = 0;
-  Vector<T> parameters_;
-  Vector<T> gradients_;
+  Vector<Accumulate<T>> parameters_;
+  Vector<Accumulate<T>> gradients_;
+  Vector<T> rounded_;  // the parameters in T: the same memory where that is what they are
   std::vector<TransformerBlock<T>> blocks_;
   std::vector<std::string> regions_;  // of the blocks, for profiling
 };

@@ -36,17 +36,17 @@ struct BlockActivations {
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing);
   std::int64_t bytes() const { return arena_.bytes(); }
 
-  Matrix<T> attn_normed;       // [rows x d_model]
-  Vector<T> attn_inverse_rms;  // [rows]
-  Matrix<T> qkv;               // [rows x 3 d_model]
-  Matrix<T> qk_inverse_rms;    // [rows x 2 heads]
+  Matrix<T> attn_normed;                   // [rows x d_model]
+  Vector<Accumulate<T>> attn_inverse_rms;  // [rows]
+  Matrix<T> qkv;                           // [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;    // [rows x 2 heads]
   HeadActivations<T> heads;
-  Matrix<T> mixed;            // [rows x d_model]: heads.out, back with the tokens
-  Matrix<T> middle;           // [rows x d_model]: after attention and its residual
-  Matrix<T> ffn_normed;       // [rows x d_model]
-  Vector<T> ffn_inverse_rms;  // [rows]
-  Matrix<T> gate_up;          // [rows x 2 d_ffn]
-  Matrix<T> gated;            // [rows x d_ffn]
+  Matrix<T> mixed;                        // [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> middle;                       // [rows x d_model]: after attention and its residual
+  Matrix<T> ffn_normed;                   // [rows x d_model]
+  Vector<Accumulate<T>> ffn_inverse_rms;  // [rows]
+  Matrix<T> gate_up;                      // [rows x 2 d_ffn]
+  Matrix<T> gated;                        // [rows x d_ffn]
 
  private:
   Arena<T> arena_;
@@ -77,14 +77,14 @@ struct BlockScratch {
 ///     y        = middle + down(silu(gate) * up)
 ///
 /// with RMSNorm everywhere, over rows and over the heads of q and k. Computes the routed rows of
-/// this rank; its members are collective over the group where they exchange heads. Double and
-/// float.
+/// this rank; its members are collective over the group where they exchange heads. Double, float
+/// and bfloat16.
 template <class T>
 class TransformerBlock {
  public:
   /// `parameters` and `gradients` are flat (see block_parameters) and stay the caller's.
   TransformerBlock(const TransformerConfig& config, const Vector<T>& parameters,
-                   const Vector<T>& gradients);
+                   const Vector<Accumulate<T>>& gradients);
 
   /// Everything up to the last layer: fills `saved` from x [routed_rows x d_model]. Collective.
   void activate(const BlockContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -100,7 +100,7 @@ class TransformerBlock {
  private:
   TransformerConfig config_;
   BlockParameters<T> parameters_;
-  BlockParameters<T> gradients_;
+  BlockParameters<Accumulate<T>> gradients_;
 };
 
 }  // namespace knapformer
