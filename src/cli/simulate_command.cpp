@@ -253,6 +253,8 @@ void run(const Options& options) {
   world.guard([&] {
     if (options.dtype == "double") {
       simulate_and_report<double>(world, options);
+    } else if (options.dtype == "bfloat16") {
+      simulate_and_report<bfloat16>(world, options);
     } else {
       simulate_and_report<float>(world, options);
     }
@@ -284,8 +286,11 @@ void add_model_options(CLI::App& simulate, Options& options) {
       ->add_option("--d-ffn", options.model.d_ffn,
                    "hidden width of SwiGLU (default: 8/3 of the width)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  model->add_option("--dtype", options.dtype, "of tokens, activations and parameters")
-      ->check(CLI::IsMember({"float", "double"}))
+  model
+      ->add_option(
+          "--dtype", options.dtype,
+          "of tokens, activations and parameters; with bfloat16, parameters and sums are float")
+      ->check(CLI::IsMember({"float", "double", "bfloat16"}))
       ->capture_default_str();
   model->add_flag("--causal", options.model.causal, "causal attention");
   model->add_flag_callback(

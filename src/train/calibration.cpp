@@ -61,7 +61,7 @@ double gemm_flops(const Device& exec) {
   Kokkos::deep_copy(exec, a, T(1));
   Kokkos::deep_copy(exec, b, T(1));
   const auto run = [&] {
-    kernels::gemm<T>(exec, kernels::Transpose::kNo, kernels::Transpose::kNo, T(1), a, b, T(0), c);
+    kernels::gemm<T>(exec, kernels::Transpose::kNo, kernels::Transpose::kNo, 1, a, b, 0, c);
   };
   run();
   return 2.0 * n * n * n / median_seconds(exec, run);
@@ -104,5 +104,7 @@ template Calibration calibrate<double>(const Communicator&, const Device&, const
                                        std::int64_t);
 template Calibration calibrate<float>(const Communicator&, const Device&, const TransformerConfig&,
                                       std::int64_t);
+template Calibration calibrate<bfloat16>(const Communicator&, const Device&,
+                                         const TransformerConfig&, std::int64_t);
 
 }  // namespace knapformer

@@ -14,9 +14,9 @@ struct AttentionPart {
   std::vector<AttentionProblem> problems = {};
   std::int64_t head_rows = 0;
 
-  /// Elements that its backward pass works in.
-  std::int64_t workspace(const Device& exec, std::int64_t d_head) const {
-    return head_rows * (1 + (kernels::attention_segments(exec, problems) - 1) * d_head);
+  /// Sums that its backward pass works in, of dq in place where elements are as wide.
+  std::int64_t workspace(const Device& exec, std::int64_t d_head, bool in_place) const {
+    return head_rows * (1 + (kernels::attention_segments(exec, problems) - in_place) * d_head);
   }
 };
 
@@ -48,8 +48,13 @@ struct RankRows {
 /// Elements of what a block keeps, see BlockActivations.
 std::int64_t block_activations(const TransformerConfig& model, std::int64_t rows,
                                std::int64_t head_rows) {
-  return rows * (7 * model.d_model + 3 * model.d_ffn + 2 * model.heads + 2) +
-         head_rows * (4 * model.d_head() + 1);
+  return rows * (7 * model.d_model + 3 * model.d_ffn) + head_rows * 4 * model.d_head();
+}
+
+/// Statistics that a block keeps beside them.
+std::int64_t block_statistics(const TransformerConfig& model, std::int64_t rows,
+                              std::int64_t head_rows) {
+  return rows * (2 * model.heads + 2) + head_rows;
 }
 
 /// Elements of what the blocks take turns to work in, see BlockScratch.
@@ -80,20 +85,23 @@ MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
   const std::int64_t head_rows = rows.unsplit.head_rows + rows.split.head_rows;
   const std::int64_t d = model.d_model, d_head = model.d_head(), layers = model.layers;
   const std::int64_t kept = model.checkpoint ? std::min<std::int64_t>(layers, 1) : layers;
-  const std::int64_t around = rows.routed * (d_head + (layers + 1) * d);  // angles, block inputs
-  const std::int64_t workspace =
-      std::max(rows.unsplit.workspace(exec, d_head), rows.split.workspace(exec, d_head));
-  const std::int64_t activations = around +
+  const auto sum_bytes = std::max<std::int64_t>(element_bytes, sizeof(float));
+  const bool in_place = sum_bytes == element_bytes;
+  const std::int64_t workspace = std::max(rows.unsplit.workspace(exec, d_head, in_place),
+                                          rows.split.workspace(exec, d_head, in_place));
+  const std::int64_t activations = rows.routed * (layers + 1) * d +  // block inputs
                                    kept * block_activations(model, rows.routed, head_rows) +
-                                   block_scratch(model, rows.routed, head_rows) + workspace;
+                                   block_scratch(model, rows.routed, head_rows);
+  const std::int64_t sums = rows.routed * d_head +  // angles
+                            kept * block_statistics(model, rows.routed, head_rows) + workspace;
   const std::int64_t tokens = 2 * (rows.routed + rows.home) * d;
   const std::int64_t packed = layers > 0 ? 3 * rows.packed * d_head : 0;
   const auto position_bytes = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
   const auto scale_bytes = static_cast<std::int64_t>(2 * sizeof(double));  // on host and device
   const std::int64_t packed_bytes = packed * element_bytes;
-  return {.parameters = parameters_of(model) * element_bytes,
-          .gradients = parameters_of(model) * element_bytes,
-          .activations = activations * element_bytes,
+  return {.parameters = parameters_of(model) * (sum_bytes + (in_place ? 0 : element_bytes)),
+          .gradients = parameters_of(model) * sum_bytes,
+          .activations = activations * element_bytes + sums * sum_bytes,
           // Scratch comes with a quarter to spare.
           .exchange = tokens * element_bytes + rows.routed * position_bytes +
                       rows.home * scale_bytes + packed_bytes + packed_bytes / 4};

@@ -315,5 +315,8 @@ template Simulation simulate<double>(const Communicator&, const Device&, const D
 template Simulation simulate<float>(const Communicator&, const Device&, const DataSource&,
                                     const SimulationOptions&,
                                     const std::function<void(const TraceStep&)>&);
+template Simulation simulate<bfloat16>(const Communicator&, const Device&, const DataSource&,
+                                       const SimulationOptions&,
+                                       const std::function<void(const TraceStep&)>&);
 
 }  // namespace knapformer

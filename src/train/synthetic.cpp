@@ -82,9 +82,12 @@ Batch<T> micro_batch(const Batch<T>& batch, std::int64_t part, std::int64_t part
 
 template Batch<double> micro_batch(const Batch<double>&, std::int64_t, std::int64_t);
 template Batch<float> micro_batch(const Batch<float>&, std::int64_t, std::int64_t);
+template Batch<bfloat16> micro_batch(const Batch<bfloat16>&, std::int64_t, std::int64_t);
 template Batch<double> make_synthetic_batch(const Device&, std::span<const std::int64_t>,
                                             std::int64_t, std::uint64_t, std::int64_t, int);
 template Batch<float> make_synthetic_batch(const Device&, std::span<const std::int64_t>,
                                            std::int64_t, std::uint64_t, std::int64_t, int);
+template Batch<bfloat16> make_synthetic_batch(const Device&, std::span<const std::int64_t>,
+                                              std::int64_t, std::uint64_t, std::int64_t, int);
 
 }  // namespace knapformer

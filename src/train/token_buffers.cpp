@@ -49,5 +49,6 @@ std::int64_t TokenBuffers<T>::bytes() const {
 
 template struct TokenBuffers<float>;
 template struct TokenBuffers<double>;
+template struct TokenBuffers<bfloat16>;
 
 }  // namespace knapformer

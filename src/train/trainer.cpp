@@ -158,7 +158,7 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
   const Seconds hidden_before = group.times().hidden;
   double count = 0;
   clock.enter(Phase::kCompute);
-  Kokkos::deep_copy(exec, model_.gradients(), T(0));
+  Kokkos::deep_copy(exec, model_.gradients(), Accumulate<T>(0));
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::micro_batch");
     const Batch<T>& batch = micro_batches[i];
@@ -197,8 +197,8 @@ void Trainer<T>::descend(const Device& exec, double world_count, PhaseClock& clo
   clock.enter(Phase::kCompute);
   {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::optimizer");
-    descent::update<T>(exec, options_.learning_rate, world_count, model_.gradients(),
-                       model_.parameters());
+    descent::update<Accumulate<T>>(exec, options_.learning_rate, world_count, model_.gradients(),
+                                   model_.parameters());
   }
   clock.stop();
 }
@@ -257,11 +257,8 @@ double Trainer<T>::forward_and_backward(const Device& exec, const Batch<T>& batc
 
 template <class T>
 MemoryUse Trainer<T>::memory() const {
-  const auto bytes = [](const Vector<T>& view) {
-    return static_cast<std::int64_t>(view.span() * sizeof(T));
-  };
-  return {.parameters = bytes(model_.parameters()),
-          .gradients = bytes(model_.gradients()),
+  return {.parameters = model_.parameter_bytes(),
+          .gradients = static_cast<std::int64_t>(model_.gradients().span() * sizeof(Accumulate<T>)),
           .activations = saved_.bytes(),
           .exchange = buffers_.bytes() + balancer_.group().scratch_bytes()};
 }
@@ -294,5 +291,6 @@ double Trainer<T>::meet(double count) {
 
 template class Trainer<double>;
 template class Trainer<float>;
+template class Trainer<bfloat16>;
 
 }  // namespace knapformer

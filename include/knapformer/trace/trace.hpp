@@ -21,7 +21,7 @@ struct TraceHeader {
   std::int64_t d_model = 0;
   std::int64_t layers = 0;
   double gamma = 0;                ///< of the cost model
-  std::string dtype = {};          ///< of the model: "float" or "double"
+  std::string dtype = {};          ///< of the model: "float", "double" or "bfloat16"
   std::int64_t threads = 1;        ///< of each rank
   std::int64_t micro_batches = 1;  ///< of each step
   std::string loss_mean = {};      ///< what counts alike in the loss: "tokens" or "samples"

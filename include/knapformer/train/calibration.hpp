@@ -19,7 +19,8 @@ struct Calibration {
 };
 
 /// Collective; takes about a second. The median of some repetitions on each rank, the mean over
-/// ranks. `longest` is the length of sequence to measure with, at least 256. Double and float.
+/// ranks. `longest` is the length of sequence to measure with, at least 256. Double, float and
+/// bfloat16.
 template <class T>
 Calibration calibrate(const Communicator& world, const Device& exec,
                       const TransformerConfig& config, std::int64_t longest);

@@ -79,7 +79,7 @@ PlacementSummary summarise(const std::vector<TraceStep>& steps);
 /// Collective over `world`; every rank gets the same result. Groups are consecutive ranks. Both
 /// placements start from the same parameters and see the same data; they take turns step by step,
 /// so that what else happens on the machine meets both. `on_step` is called on every rank after
-/// each step of each placement, warm-up excluded. Double and float.
+/// each step of each placement, warm-up excluded. Double, float and bfloat16.
 template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,

@@ -21,7 +21,7 @@ struct Batch {
 };
 
 /// Tokens and targets in [-1, 1) drawn by hashing (seed, step, home, element): the same on every
-/// device and in every run. Double and float.
+/// device and in every run. Double, float and bfloat16.
 template <class T>
 Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> lengths,
                               std::int64_t d_model, std::uint64_t seed, std::int64_t step,

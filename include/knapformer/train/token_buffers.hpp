@@ -12,7 +12,7 @@
 namespace knapformer {
 
 /// The rows that a micro-batch moves between home and model, and the scales of its loss. Used
-/// again and again, it soon allocates nothing. Double and float.
+/// again and again, it soon allocates nothing. Double, float and bfloat16.
 template <class T>
 struct TokenBuffers {
   /// What was there before is lost, so `exec` must be done with it. `lengths` are those of the home

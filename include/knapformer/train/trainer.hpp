@@ -47,7 +47,7 @@ struct TrainerOptions {
 /// balanced within each group. A step sums the gradients of its micro-batches, each of which has a
 /// routing of its own. The loss is half the mean squared error over the tokens of the whole step,
 /// see LossMean, and their elements: it does not depend on where a token was computed, nor in which
-/// micro-batch. Double and float.
+/// micro-batch. Double, float and bfloat16.
 template <class T>
 class Trainer {
  public:
