@@ -28,8 +28,9 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
     variant("shared", default=True, description="Build shared libraries")
     variant("openmp", default=True, description="Compute on the host with OpenMP")
     variant("nccl", default=False, description="Move tokens between CUDA devices with NCCL")
+    variant("fortran", default=False, description="Build the Fortran module")
     variant("tests", default=False, description="Build the tests")
-    variant("perf", default=False, description="Build and install the benchmarks")
+    variant("perf", default=False, description="Build the benchmarks")
     # Kokkos is built for one architecture.
     variant(
         "cuda_arch",
@@ -52,6 +53,7 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
 
     depends_on("c", type="build")  # how CMake finds HDF5
     depends_on("cxx", type="build")
+    depends_on("fortran", type="build", when="+fortran")
     depends_on("cmake@3.21:", type="build")
     depends_on("kokkos@4.5:")
     depends_on("mpi@3.1:")
@@ -107,6 +109,7 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
     def cmake_args(self):
         return self.compiler_args() + [
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
+            self.define_from_variant("KNAPFORMER_ENABLE_FORTRAN", "fortran"),
             self.define_from_variant("KNAPFORMER_ENABLE_NCCL", "nccl"),
             self.define_from_variant("KNAPFORMER_ENABLE_PERF", "perf"),
             self.define(
