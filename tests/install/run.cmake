@@ -21,7 +21,7 @@ file(COPY "${CMAKE_CURRENT_LIST_DIR}/planner" "${CMAKE_CURRENT_LIST_DIR}/runtime
   DESTINATION "${WORK_DIR}/projects")
 run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${WORK_DIR}/before")
 file(RENAME "${WORK_DIR}/before" "${WORK_DIR}/prefix")
-file(GLOB_RECURSE package "${WORK_DIR}/prefix/*.cmake")
+file(GLOB_RECURSE package "${WORK_DIR}/prefix/*.cmake" "${WORK_DIR}/prefix/*.pc")
 foreach(file IN LISTS package)
   file(READ "${file}" text)
   foreach(path "${SOURCE_DIR}" "${WORK_DIR}")

@@ -42,7 +42,7 @@ def cmake_text():
 
 
 CMAKE = cmake_text()
-OPTIONS = set(re.findall(r"^ *option\((\w+)", CMAKE, re.MULTILINE))
+OPTIONS = set(re.findall(r"^ *(?:option\(|set\((?=\w+ \w+ CACHE STRING))(\w+)", CMAKE, re.MULTILINE))
 
 
 def defined(on, run_tests=False):
