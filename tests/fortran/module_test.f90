@@ -74,6 +74,12 @@ contains
     call check(balancing%struct_size == c_sizeof(balancing), 'size of balancer options')
     call check(patience%struct_size == c_sizeof(patience), 'size of communicator options')
     call check(plan%d_model == 3072 .and. plan%heads == 1 .and. plan%budget == -1, 'plan defaults')
+    call check(plan%gamma == 0.5d0 .and. plan%constant == 0 .and. plan%balance == 1, 'cost model')
+    call check(plan%machine%ranks_per_node == 8 .and. plan%machine%layers == 57 .and. &
+        plan%machine%bytes_per_element == 2 .and. plan%machine%speed_count == 0, 'machine')
+    call check(plan%machine%flops > plan%machine%bandwidth_within .and. &
+        plan%machine%bandwidth_within > plan%machine%bandwidth_between .and. &
+        plan%machine%latency < 1, 'speeds of the machine')
     call check(plan%max_tokens_per_rank == huge(1_int64), 'no cap')
     call check(patience%timeout_seconds == 600d0 .and. patience%report_seconds == 60d0, 'patience')
   end subroutine
@@ -108,6 +114,11 @@ contains
     call check(plan%ranks == ranks .and. plan%sequences == ranks - 1, 'plan')
     call check(all(plan%lengths == lengths) .and. all(plan%homes == ranks - 1), 'sequences')
     call check(sum(plan%tokens_after) == sum(lengths), 'all tokens are planned')
+    call check(plan%total_tokens == sum(lengths) .and. plan%moved_tokens <= sum(lengths), 'tokens')
+    call check(abs(plan%lower_bound * (1 + plan%lower_bound_gap) - maxval(plan%work_after)) <= &
+        1d-9 * plan%lower_bound, 'bound and gap')
+    call check(plan%max_over_mean <= plan%max_over_mean_before, 'better than before')
+    if (ranks > 1) call check(plan%step_seconds > 0 .and. plan%step_seconds < 1, 'a short step')
     call check(plan%tokens_after(rank + 1) == layout%routed_rows, 'routed rows')
     call check(size(layout%chunks) == count(plan%chunks%rank == rank), 'chunks')
     call check(sum(layout%chunks%chunk%tokens) == layout%routed_rows, 'tokens of chunks')
