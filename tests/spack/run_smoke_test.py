@@ -12,7 +12,7 @@ import types
 from recipe import Prefix, Spec, load
 
 parser = argparse.ArgumentParser(description=__doc__)
-for name in ("source", "prefix", "work", "cmake", "kokkos", "mpicc", "mpicxx"):
+for name in ("source", "prefix", "work", "cmake", "kokkos", "cc", "cxx", "mpicc", "mpicxx"):
     parser.add_argument("--" + name, required=True)
 given = parser.parse_args()
 
@@ -27,6 +27,7 @@ cmake = types.SimpleNamespace(prefix=types.SimpleNamespace(bin=types.SimpleNames
 # The folder above lib/.../cmake/Kokkos.
 kokkos = next(str(folder.parent) for folder in pathlib.Path(given.kokkos).parents if folder.name in ("lib", "lib64"))
 package.spec = Spec([], cmake=cmake, kokkos=types.SimpleNamespace(prefix=Prefix(kokkos)),
+                    c=types.SimpleNamespace(cc=given.cc), cxx=types.SimpleNamespace(cxx=given.cxx),
                     mpi=types.SimpleNamespace(mpicc=given.mpicc, mpicxx=given.mpicxx))
 
 package.keep_smoke_test()

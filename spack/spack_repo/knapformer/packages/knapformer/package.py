@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: The KnapFormer authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-import os
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
@@ -135,8 +134,8 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
         """a program that uses the installed package compiles and moves tokens"""
         source = join_path(self.test_suite.current_test_cache_dir, self.smoke_test)
         args = [
-            self.define("CMAKE_C_COMPILER", os.environ["CC"]),
-            self.define("CMAKE_CXX_COMPILER", os.environ["CXX"]),
+            self.define("CMAKE_C_COMPILER", self["c"].cc),
+            self.define("CMAKE_CXX_COMPILER", self["cxx"].cxx),
             self.define("KnapFormer_ROOT", self.prefix),
         ]
         cmake = which(self.spec["cmake"].prefix.bin.cmake, required=True)
