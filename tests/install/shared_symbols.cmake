@@ -3,7 +3,8 @@
 #
 # The shared libraries in LIBRARIES show names of this project alone, and are named by the version SOVERSION.
 
-set(ours_regex "^(_Z(GV|T.|Z)*NK?10knapformer|knapformer_)")  # as C++ compilers but Microsoft's write knapformer::
+# As C++ compilers but Microsoft's write knapformer::, and GNU's and LLVM's what is in a Fortran module.
+set(ours_regex "^(_Z(GV|T.|Z)*NK?10knapformer|knapformer_|__knapformer_|_QMknapformer)")
 foreach(library IN LISTS LIBRARIES)
   execute_process(COMMAND ${NM} -D --defined-only "${library}" OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "[^ \n]+\n" symbols "${symbols}")
