@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The KnapFormer authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# knapformer-plan.pc and knapformer.pc, for builds without CMake. Ours is found relative to them; Kokkos, MPI and the
+# knapformer-plan.pc, knapformer.pc and knapformer-fortran.pc, for builds without CMake. Ours is found relative to them; Kokkos, MPI and the
 # like where CMake found them.
 
 # Appends to `cflags` and `libs` of the caller what code that links `items` compiles and links with.
@@ -12,7 +12,7 @@ function(knapformer_collect_flags items)
       set(item "${CMAKE_MATCH_1}")
       set(link_only TRUE)
     endif()
-    if(item STREQUAL "KnapFormer::plan" OR item MATCHES "^::@")
+    if(item MATCHES "^KnapFormer::(plan|knapformer)$" OR item MATCHES "^::@")
       continue()
     elseif(TARGET ${item})
       get_target_property(type ${item} TYPE)
@@ -52,8 +52,9 @@ function(knapformer_collect_flags items)
   set(libs "${libs}" PARENT_SCOPE)
 endfunction()
 
-# Writes and installs the file `name`.pc of the library `target`; ARGN: names of other files that it needs.
-function(knapformer_pkg_config name target description)
+# Writes and installs the file `name`.pc of the library `target`, whose headers or modules are in `include`; ARGN: names
+# of other files that it needs.
+function(knapformer_pkg_config name target include description)
   set(cflags)
   set(libs)
   get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)
@@ -79,7 +80,7 @@ function(knapformer_pkg_config name target description)
   string(REGEX REPLACE "/$" "" prefix "${prefix}")
   file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/${name}.pc" CONTENT
 "prefix=\${pcfiledir}/${prefix}
-includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}
+includedir=\${prefix}/${include}
 libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}
 
 Name: ${name}
@@ -92,7 +93,11 @@ Libs: -L\${libdir} -l$<TARGET_FILE_BASE_NAME:${target}> ${libs}
   install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${folder}")
 endfunction()
 
-knapformer_pkg_config(knapformer-plan knapformer_plan "The planner of KnapFormer")
+knapformer_pkg_config(knapformer-plan knapformer_plan "${CMAKE_INSTALL_INCLUDEDIR}" "The planner of KnapFormer")
 if(KNAPFORMER_ENABLE_RUNTIME)
-  knapformer_pkg_config(knapformer knapformer "${PROJECT_DESCRIPTION}" knapformer-plan)
+  knapformer_pkg_config(knapformer knapformer "${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_DESCRIPTION}" knapformer-plan)
+  if(KNAPFORMER_ENABLE_FORTRAN)
+    knapformer_pkg_config(knapformer-fortran knapformer_fortran "${CMAKE_INSTALL_INCLUDEDIR}/knapformer/fortran"
+      "The Fortran module of KnapFormer" knapformer)
+  endif()
 endif()
