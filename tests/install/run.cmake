@@ -38,7 +38,8 @@ function(build_as_in guide sign source name)
 endfunction()
 
 file(REMOVE_RECURSE "${WORK_DIR}")
-file(COPY "${CMAKE_CURRENT_LIST_DIR}/planner" "${CMAKE_CURRENT_LIST_DIR}/runtime" DESTINATION "${WORK_DIR}/projects")
+file(COPY "${CMAKE_CURRENT_LIST_DIR}/planner" "${CMAKE_CURRENT_LIST_DIR}/runtime" "${SOURCE_DIR}/docs/examples"
+  DESTINATION "${WORK_DIR}/projects")
 run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${WORK_DIR}/before")
 file(RENAME "${WORK_DIR}/before" "${WORK_DIR}/prefix")
 file(GLOB_RECURSE package "${WORK_DIR}/prefix/*.cmake" "${WORK_DIR}/prefix/*.pc")
@@ -67,6 +68,9 @@ if(RUNTIME)
   if(FORTRAN)
     build_as_in(docs/user-guide.md "CXX Fortran\\)" docs/examples/balance.f90 fortran_user)
   endif()
+  # Other tests build and run the examples; the one in C shows that they find the package.
+  configure(examples examples -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+  run(${CMAKE_COMMAND} --build "${WORK_DIR}/examples" --target balance_c)
   # Building everything once more would take minutes; missing targets already show here.
   configure(runtime runtime-subdirectory -DKNAPFORMER_SOURCE_DIR=${SOURCE_DIR} -DKokkos_DIR=${KOKKOS_DIR})
 endif()
