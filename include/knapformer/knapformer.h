@@ -75,12 +75,12 @@ enum {
 
 /** struct CommunicatorOptions of <knapformer/comm/communicator.hpp>, which says more. */
 typedef struct knapformer_communicator_options {
-  int64_t struct_size; /**< set by knapformer_communicator_options_init */
-  int64_t transport;
+  int64_t struct_size;    /**< set by knapformer_communicator_options_init */
+  int64_t transport;      /**< KNAPFORMER_TRANSPORT_AUTO and so on */
   double report_seconds;  /**< waiting without progress is reported to `log` after this (60) */
   double timeout_seconds; /**< and fails after this (600) */
   void (*log)(void* context, const char* text); /**< receives reports; NULL: nobody does */
-  void* log_context;
+  void* log_context;                            /**< passed to `log` */
   int64_t message_bytes; /**< of the largest single message; larger ranges travel in parts */
   int64_t direct;        /**< not 0: MPI is given device memory as it is */
   int64_t nccl_peers;    /**< connected when the communicator is made */
@@ -120,7 +120,7 @@ typedef struct knapformer_times {
   double waited;     /**< for ranks or bytes that were not there yet */
   double waited_cpu; /**< the same in CPU time of the waiting thread */
   double hidden;     /**< of operations under way while the rank did something else */
-  double hidden_cpu;
+  double hidden_cpu; /**< the same in CPU time of the process */
 } knapformer_times;
 
 KNAPFORMER_C_API int knapformer_communicator_get_times(const knapformer_communicator* communicator,
@@ -134,11 +134,11 @@ typedef struct knapformer_pending_routing knapformer_pending_routing;
 
 /** The same on all ranks. */
 typedef struct knapformer_balancer_options {
-  int64_t struct_size; /**< set by knapformer_balancer_options_init */
-  knapformer_plan_options plan;
+  int64_t struct_size;          /**< set by knapformer_balancer_options_init */
+  knapformer_plan_options plan; /**< what to balance, how, and on which machine */
   int64_t adapt_to_speed; /**< not 0: plan for the speeds that knapformer_balancer_observe shows */
   const double* speed_estimate; /**< where the estimate starts, one for each rank, or NULL */
-  int64_t speed_estimate_count;
+  int64_t speed_estimate_count; /**< 0 without an estimate */
 } knapformer_balancer_options;
 
 KNAPFORMER_C_API void knapformer_balancer_options_init(knapformer_balancer_options* options);
@@ -192,32 +192,32 @@ KNAPFORMER_C_API const knapformer_plan* knapformer_routing_get_plan(
 /** A chunk that this rank computes: rows first_row ... first_row + chunk.tokens - 1 of its routed
  * buffers. */
 typedef struct knapformer_local_chunk {
-  int64_t sequence; /**< index in the plan */
-  int64_t first_row;
-  knapformer_chunk chunk;
+  int64_t sequence;       /**< index in the plan */
+  int64_t first_row;      /**< of the routed rows */
+  knapformer_chunk chunk; /**< as the plan has it */
 } knapformer_local_chunk;
 
 /** A sequence as this rank's attention sees it, all tokens and some heads: token t, local head h is
  * row `offset + t * heads + h` of a head buffer. */
 typedef struct knapformer_attention_problem {
-  int64_t offset;
-  int64_t length; /**< tokens of the whole sequence */
-  int64_t heads;  /**< computed here */
-  int64_t first_head;
-  int64_t sequence; /**< index in the plan */
+  int64_t offset;     /**< first head row */
+  int64_t length;     /**< tokens of the whole sequence */
+  int64_t heads;      /**< computed here */
+  int64_t first_head; /**< of those, among all of the model */
+  int64_t sequence;   /**< index in the plan */
 } knapformer_attention_problem;
 
 /** What this rank has. Home rows are the tokens of its own sequences as it loaded them, one
  * sequence after another; routed rows are those of the chunks that it computes. */
 typedef struct knapformer_layout {
-  int64_t home_rows;
-  int64_t routed_rows;
-  int64_t head_rows; /**< of a head buffer */
-  int64_t home_sequences;
-  int64_t chunk_count;
-  const knapformer_local_chunk* chunks;
-  int64_t problem_count;
-  const knapformer_attention_problem* problems;
+  int64_t home_rows;                            /**< tokens of its own sequences */
+  int64_t routed_rows;                          /**< tokens that it computes */
+  int64_t head_rows;                            /**< of a head buffer */
+  int64_t home_sequences;                       /**< those without tokens too */
+  int64_t chunk_count;                          /**< of `chunks` */
+  const knapformer_local_chunk* chunks;         /**< in the order of the routed rows */
+  int64_t problem_count;                        /**< of `problems` */
+  const knapformer_attention_problem* problems; /**< unsplit sequences first */
   int64_t unsplit_head_rows;      /**< the first ones: sequences that this rank has for itself */
   int64_t rows_sent;              /**< to other ranks by KNAPFORMER_ROUTE */
   int64_t rows_returned;          /**< and by KNAPFORMER_REVERSE_ROUTE */
@@ -260,12 +260,12 @@ enum {
 /** Rows to move: one after another, `from_rows` of them at `from`, to `to_rows` at `to`. How many
  * there must be is in knapformer_layout. Widths and types are the same on all ranks. */
 typedef struct knapformer_rows {
-  const void* from; /**< NULL where there are no bytes, as `to` */
-  void* to;
-  int64_t from_rows;
-  int64_t to_rows;
-  int64_t row_bytes;
-  int64_t type; /**< of the elements, for sums */
+  const void* from;  /**< NULL where there are no bytes, as `to` */
+  void* to;          /**< written */
+  int64_t from_rows; /**< as the layout says */
+  int64_t to_rows;   /**< as the layout says */
+  int64_t row_bytes; /**< of one row */
+  int64_t type;      /**< of the elements, for sums */
 } knapformer_rows;
 
 /** Collective. Moves the rows of `count` buffers in one exchange. Work on `to` that is enqueued on

@@ -55,14 +55,15 @@ typedef struct knapformer_machine {
   int64_t ranks_per_node;  /**< consecutive ranks */
   double flops;            /**< of a rank of speed 1, per second */
   double bandwidth_within; /**< bytes per second of a rank, to ranks of its node; may be infinite */
-  double bandwidth_between; /**< to ranks of other nodes; may be infinite */
-  double latency;           /**< seconds per peer and exchange */
-  int64_t layers;
-  int64_t bytes_per_element;
+  double bandwidth_between;  /**< to ranks of other nodes; may be infinite */
+  double latency;            /**< seconds per peer and exchange */
+  int64_t layers;            /**< of the model */
+  int64_t bytes_per_element; /**< of the rows that travel */
   const double* speeds; /**< relative, one for each rank; NULL: all 1. Read during calls only */
-  int64_t speed_count;
+  int64_t speed_count;  /**< 0 without speeds */
 } knapformer_machine;
 
+/** How to plan. The same on all ranks. */
 typedef struct knapformer_plan_options {
   int64_t struct_size; /**< set by knapformer_plan_options_init */
   /** Which bags of ranks compute sequences together: "g1n4+g4n1" is four bags of one rank and one
@@ -71,11 +72,11 @@ typedef struct knapformer_plan_options {
   const char* topology;
   /** A sequence of L tokens costs `constant + 6 d_model L + gamma L^2`, unless costs are given. */
   int64_t d_model;
-  double gamma;
-  int64_t constant;
-  int64_t heads;   /**< attention heads of the model (1): no bag splits a sequence further */
-  int64_t balance; /**< 0: everything stays home */
-  knapformer_machine machine;
+  double gamma;     /**< weight of attention */
+  int64_t constant; /**< of every sequence */
+  int64_t heads;    /**< attention heads of the model (1): no bag splits a sequence further */
+  int64_t balance;  /**< 0: everything stays home */
+  knapformer_machine machine;            /**< what times are predicted for */
   int64_t max_tokens_per_rank;           /**< KNAPFORMER_NO_CAP */
   int64_t max_attention_tokens_per_rank; /**< KNAPFORMER_NO_CAP */
   int64_t budget; /**< changes tried in search of a better plan; KNAPFORMER_DEFAULT_BUDGET */
@@ -98,25 +99,25 @@ KNAPFORMER_C_API void knapformer_plan_destroy(knapformer_plan** plan);
 
 /** One rank's share of one sequence. */
 typedef struct knapformer_chunk {
-  int64_t rank;
+  int64_t rank;        /**< that computes it */
   int64_t first_token; /**< within the sequence */
-  int64_t tokens;
-  int64_t first_head;
-  int64_t heads;
+  int64_t tokens;      /**< at least 1 */
+  int64_t first_head;  /**< of the model */
+  int64_t heads;       /**< at least 1 */
 } knapformer_chunk;
 
 /** Sequences are ordered by home rank, then by position there. Sequence i has the chunks
  * chunks[chunk_offsets[i]] ... chunks[chunk_offsets[i + 1] - 1]; none without tokens. */
 typedef struct knapformer_plan_arrays {
-  int64_t ranks;
-  int64_t heads;
-  int64_t sequences;
-  int64_t chunk_count;
-  const int64_t* homes;         /**< [sequences] */
-  const int64_t* lengths;       /**< [sequences] */
-  const int64_t* chunk_offsets; /**< [sequences + 1] */
-  const knapformer_chunk* chunks;
-  uint64_t hash; /**< of all of the above; equal on every rank */
+  int64_t ranks;                  /**< of the group */
+  int64_t heads;                  /**< of the model */
+  int64_t sequences;              /**< of all ranks */
+  int64_t chunk_count;            /**< of all sequences */
+  const int64_t* homes;           /**< [sequences] */
+  const int64_t* lengths;         /**< [sequences] */
+  const int64_t* chunk_offsets;   /**< [sequences + 1] */
+  const knapformer_chunk* chunks; /**< [chunk_count], sequence after sequence */
+  uint64_t hash;                  /**< of all of the above; equal on every rank */
 } knapformer_plan_arrays;
 
 KNAPFORMER_C_API int knapformer_plan_get_arrays(const knapformer_plan* plan,
@@ -125,22 +126,22 @@ KNAPFORMER_C_API int knapformer_plan_get_arrays(const knapformer_plan* plan,
 /** What a plan does to the group. Work is in units of the cost model, or of the costs given; the
  * load of a rank is its work over its speed. Ratios of an empty group are 1. */
 typedef struct knapformer_plan_report {
-  int64_t ranks;
-  const double* work_before; /**< [ranks], as are all arrays here */
-  const double* work_after;
-  const int64_t* tokens_before;
-  const int64_t* tokens_after;
+  int64_t ranks;                  /**< of the group */
+  const double* work_before;      /**< [ranks], as are all arrays here */
+  const double* work_after;       /**< the same as planned */
+  const int64_t* tokens_before;   /**< loaded */
+  const int64_t* tokens_after;    /**< as planned */
   const double* attention_tokens; /**< length times the share of heads a rank computes, summed */
   const double* seconds;          /**< predicted time of a step */
   double max_over_mean_before;    /**< of the loads if everything stays home */
-  double max_over_mean;
-  double max_over_min_before; /**< infinite when a rank has no work and another has */
-  double max_over_min;
+  double max_over_mean;           /**< as planned */
+  double max_over_min_before;     /**< infinite when a rank has no work and another has */
+  double max_over_min;            /**< as planned */
   double lower_bound;     /**< no plan of this topology has a smaller largest load; 0 if unknown */
   double lower_bound_gap; /**< largest load / lower_bound - 1 */
-  double elastic_lower_bound; /**< no plan at all has a smaller largest load; 0 if unknown */
-  double elastic_lower_bound_gap;
-  int64_t total_tokens;
+  double elastic_lower_bound;     /**< no plan at all has a smaller largest load; 0 if unknown */
+  double elastic_lower_bound_gap; /**< largest load / elastic_lower_bound - 1 */
+  int64_t total_tokens;           /**< of all sequences */
   int64_t moved_tokens;           /**< computed on another rank than their home */
   int64_t crossed_tokens;         /**< computed on another node than their home */
   double ulysses_tokens;          /**< whole rows of q, k, v and o that travel, over 4 */
@@ -148,8 +149,8 @@ typedef struct knapformer_plan_report {
   double step_seconds_before;     /**< of the slowest rank if everything stays home */
   double step_seconds;            /**< of the slowest rank */
   double ideal_seconds;           /**< work spread in proportion to speed, no communication */
-  double step_over_ideal;
-  double plan_seconds; /**< time to make the plan; differs between ranks */
+  double step_over_ideal;         /**< step_seconds / ideal_seconds */
+  double plan_seconds;            /**< time to make the plan; differs between ranks */
 } knapformer_plan_report;
 
 KNAPFORMER_C_API int knapformer_plan_get_report(const knapformer_plan* plan,

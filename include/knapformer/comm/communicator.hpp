@@ -25,14 +25,15 @@ namespace knapformer {
 /// Bytes for a peer, and bytes expected from one. Several ranges for one peer travel in the order
 /// given.
 struct SendRange {
-  int peer = 0;
-  const std::byte* data = nullptr;
-  std::int64_t bytes = 0;
+  int peer = 0;                     ///< rank in the communicator
+  const std::byte* data = nullptr;  ///< device memory; null only where there are no bytes
+  std::int64_t bytes = 0;           ///< at least 0
 };
+/// Where bytes from a peer go; see SendRange.
 struct ReceiveRange {
-  int peer = 0;
-  std::byte* data = nullptr;
-  std::int64_t bytes = 0;
+  int peer = 0;               ///< rank in the communicator
+  std::byte* data = nullptr;  ///< device memory; null only where there are no bytes
+  std::int64_t bytes = 0;     ///< at least 0
 };
 
 /// What carries exchanges and device collectives. Everything else travels over MPI.
@@ -42,6 +43,7 @@ enum class TransportKind {
   kNccl,  ///< an Error on all ranks where it cannot be had
 };
 
+/// How a Communicator moves bytes, and how long it waits.
 struct CommunicatorOptions {
   TransportKind transport = TransportKind::kAuto;  ///< the same on all ranks
 
@@ -82,6 +84,7 @@ class Request {
   void wait();
 
   struct State;
+  /// For the library: a handle of what it has started.
   explicit Request(std::shared_ptr<State> state);
 
  private:
@@ -119,17 +122,21 @@ class Gathering;
 /// and call MPI_Abort. Messages number ranks as the communicator does that all were split from.
 class Communicator {
  public:
+  /// Collective over `comm`, an intra-communicator, which is duplicated. Throws Error on all ranks
+  /// for options out of range, for those that must agree and do not, and for a transport that
+  /// cannot be had.
   explicit Communicator(MPI_Comm comm, CommunicatorOptions options = {});
 
-  int rank() const;
-  int size() const;
-  MPI_Comm mpi() const;
-  const CommunicatorOptions& options() const;
-  TransportKind transport() const;  ///< the one in use: kMpi or kNccl
+  int rank() const;      ///< of this process in the communicator
+  int size() const;      ///< ranks of the communicator
+  MPI_Comm mpi() const;  ///< the duplicate; no message of yours may travel on it
+  const CommunicatorOptions& options() const;  ///< as given
+  TransportKind transport() const;             ///< the one in use: kMpi or kNccl
 
   /// False once a failure has made it useless, see above. Not collective.
   bool usable() const;
 
+  /// What this rank has spent on this communicator so far; groups split from it count their own.
   CommunicatorTimes times() const;
   /// Adds to times().hidden, for operations made of those below.
   void record_hidden(const Seconds& hidden) const;
@@ -148,6 +155,7 @@ class Communicator {
 
   // --- Host collectives, for metadata. T is trivially copyable.
 
+  /// Returns when every rank has called it.
   void barrier() const;
 
   /// One block of `mine.size()` elements from every rank, in rank order: size() * mine.size()
@@ -166,10 +174,11 @@ class Communicator {
   /// Blocks of different length, in rank order; counts[r] elements come from rank r.
   template <class T>
   struct Gathered {
-    std::vector<T> values;
-    std::vector<std::int64_t> counts;
+    std::vector<T> values;             ///< of all ranks, one after another
+    std::vector<std::int64_t> counts;  ///< how many of them each rank had
   };
   template <class T>
+  /// Collective: the elements of all ranks, of which each may have any number, none included.
   Gathered<T> all_gather_varying(std::span<const T> mine) const {
     static_assert(std::is_trivially_copyable_v<T>);
     Gathered<T> out;
@@ -282,7 +291,9 @@ class HostGather {
 template <class T>
 class Gathering {
  public:
+  /// For the library: the same bytes, as elements.
   explicit Gathering(HostGather gather) : gather_(std::move(gather)) {}
+  /// One block from every rank, in rank order. Throws Error as Request::wait does.
   std::vector<T> wait() {
     const std::span<const std::byte> bytes = gather_.wait();
     std::vector<T> all(bytes.size() / sizeof(T));

@@ -18,21 +18,27 @@ using RecycledMemory = std::shared_ptr<std::pmr::memory_resource>;
 template <class T>
 class RecycledAllocator {
  public:
-  using value_type = T;
+  using value_type = T;  ///< of an allocator
 
+  /// Of the memory of this pool.
   explicit RecycledAllocator(RecycledMemory memory) : memory_(std::move(memory)) {}
   template <class U>
+  /// The same pool, for another type.
   RecycledAllocator(const RecycledAllocator<U>& other) : memory_(other.memory()) {}
 
+  /// Memory for `count` objects, or std::bad_alloc.
   T* allocate(std::size_t count) {
     return static_cast<T*>(memory_->allocate(count * sizeof(T), alignof(T)));
   }
+  /// Gives `count` objects back to the pool.
   void deallocate(T* data, std::size_t count) noexcept {
     memory_->deallocate(data, count * sizeof(T), alignof(T));
   }
 
+  /// The pool.
   const RecycledMemory& memory() const { return memory_; }
   template <class U>
+  /// Whether one can free what the other has allocated.
   bool operator==(const RecycledAllocator<U>& other) const {
     return memory_ == other.memory();
   }

@@ -7,14 +7,16 @@ namespace knapformer {
 
 /// Seconds elapsed, and seconds of CPU time: these do not grow while another process has the core.
 struct Seconds {
-  double elapsed = 0;
-  double cpu = 0;
+  double elapsed = 0;  ///< of a steady clock
+  double cpu = 0;      ///< of the process, or of a thread
 
+  /// Adds both.
   Seconds& operator+=(const Seconds& other) {
     elapsed += other.elapsed;
     cpu += other.cpu;
     return *this;
   }
+  /// Subtracts both.
   friend Seconds operator-(const Seconds& a, const Seconds& b) {
     return {a.elapsed - b.elapsed, a.cpu - b.cpu};
   }

@@ -13,12 +13,12 @@ namespace knapformer::kernels {
 /// One head of one problem, and the tokens [begin, end) whose queries (forward) or keys (backward)
 /// it is about. Its token t is head row first_row + t * row_step.
 struct AttentionItem {
-  std::int64_t first_row = 0;
-  std::int64_t row_step = 0;
-  std::int64_t length = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t segment = 0;  ///< which part of the keys, for the backward pass
+  std::int64_t first_row = 0;  ///< head row of token 0
+  std::int64_t row_step = 0;   ///< head rows from a token to the next
+  std::int64_t length = 0;     ///< tokens of the problem
+  std::int64_t begin = 0;      ///< first token
+  std::int64_t end = 0;        ///< behind the last one
+  std::int64_t segment = 0;    ///< which part of the keys, for the backward pass
 };
 
 /// What attention over a list of problems has to do, cut into items that run side by side. Made
@@ -27,9 +27,9 @@ struct AttentionWork {
   Kokkos::View<AttentionItem*, Device> queries;  ///< a tile of queries each
   Kokkos::View<AttentionItem*, Device> keys;     ///< a segment of keys each
   Kokkos::View<AttentionItem*, Device> memory;   ///< of both
-  std::int64_t head_rows = 0;
+  std::int64_t head_rows = 0;                    ///< of all problems
   std::int64_t segments = 1;  ///< of keys in a problem, at most; their dq are summed in this order
-  bool causal = false;
+  bool causal = false;        ///< tokens see earlier ones only
 };
 
 /// `workers` is how many items run at a time; 0 stands for what `exec` runs. Keys are only cut into

@@ -8,6 +8,7 @@
 
 namespace knapformer::kernels {
 
+/// Whether a factor is transposed.
 enum class Transpose { kNo, kYes };
 
 /// c = alpha op(a) op(b) + beta c, with op(a) [m x k], op(b) [k x n], c [m x n]. Any extent may be

@@ -12,7 +12,7 @@ enum class RopePairs { kHalves, kNeighbours };
 
 /// What a model chooses about the heads that split_qkv makes.
 struct HeadOrder {
-  RopePairs pairs = RopePairs::kHalves;
+  RopePairs pairs = RopePairs::kHalves;  ///< of RoPE
   RowIndex rows = {};  ///< row i of qkv is row rows(i) of q, k, v and rope; none: row i
 };
 

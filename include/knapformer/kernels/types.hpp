@@ -11,6 +11,7 @@
 
 namespace knapformer {
 
+/// Elements one after another.
 template <class T>
 using Vector = Kokkos::View<T*, Device>;
 
@@ -38,10 +39,13 @@ namespace kernels {
 
 // Inputs of kernels. They take no part in the deduction of T, so that views of non-const elements
 // convert; T comes from the outputs.
+/// What a kernel reads.
 template <class T>
 using VectorIn = std::type_identity_t<Vector<const T>>;
+/// What a kernel reads.
 template <class T>
 using MatrixIn = std::type_identity_t<Matrix<const T>>;
+/// What a kernel reads.
 template <class T>
 using HeadRowsIn = std::type_identity_t<HeadRows<const T>>;
 

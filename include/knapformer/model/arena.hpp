@@ -22,6 +22,7 @@ class Arena {
     Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
       return Matrix<T>(take<T>(rows * columns), rows, columns);
     }
+    /// The next rows * heads * d_head elements.
     HeadRows<T> head_rows(std::int64_t rows, std::int64_t heads, std::int64_t d_head) {
       return HeadRows<T>(take<T>(rows * heads * d_head), rows, heads, d_head);
     }

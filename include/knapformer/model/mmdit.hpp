@@ -56,6 +56,7 @@ class MMDiTSaved {
 template <class T>
 class MMDiT {
  public:
+  /// Those of the input.
   struct Gradients {
     Matrix<T> patches;  ///< [image tokens x d_patch]
     Matrix<T> text;     ///< [text tokens x d_text]
@@ -64,7 +65,7 @@ class MMDiT {
   /// Draws parameters as Transformer does. Throws Error as check() does.
   MMDiT(const MMDiTConfig& config, std::uint64_t seed);
 
-  const MMDiTConfig& config() const { return config_; }
+  const MMDiTConfig& config() const { return config_; }  ///< as given
 
   /// All parameters (see mmdit_parameters), and their gradients in the same layout.
   const Vector<Accumulate<T>>& parameters() const { return parameters_; }

@@ -15,23 +15,23 @@ namespace knapformer {
 /// tokens have weights of their own and attend to each other, then single-stream blocks (see MMDiT,
 /// DoubleStreamBlock and SingleStreamBlock).
 struct MMDiTConfig {
-  std::int64_t double_blocks = 0;
-  std::int64_t single_blocks = 0;
-  std::int64_t d_model = 0;
-  std::int64_t heads = 0;
-  std::int64_t d_mlp = 0;
-  std::int64_t d_patch = 64;   ///< width of image tokens, in and out
-  std::int64_t d_text = 4096;  ///< width of text tokens
-  std::int64_t d_time = 256;   ///< width of the timestep's sinusoids
+  std::int64_t double_blocks = 0;  ///< at least 0
+  std::int64_t single_blocks = 0;  ///< at least 0
+  std::int64_t d_model = 0;        ///< width of the blocks
+  std::int64_t heads = 0;          ///< of attention
+  std::int64_t d_mlp = 0;          ///< hidden width of the MLPs
+  std::int64_t d_patch = 64;       ///< width of image tokens, in and out
+  std::int64_t d_text = 4096;      ///< width of text tokens
+  std::int64_t d_time = 256;       ///< width of the timestep's sinusoids
   /// Elements of a head that each coordinate rotates: even, d_model / heads together.
   std::array<std::int64_t, 3> rope_axes = {};
-  double rope_base = 10000;
-  double eps = 1e-6;          ///< of all norms
-  double time_factor = 1000;  ///< times are multiplied by it
-  double time_period = 10000;
+  double rope_base = 10000;    ///< see kernels::rope_table
+  double eps = 1e-6;           ///< of all norms
+  double time_factor = 1000;   ///< times are multiplied by it
+  double time_period = 10000;  ///< see kernels::time_embedding
   bool checkpoint = true;  ///< keep only block inputs; the backward pass computes the rest again
 
-  std::int64_t d_head() const { return d_model / heads; }
+  std::int64_t d_head() const { return d_model / heads; }  ///< width of a head
 };
 
 /// "tiny", "small", "base", "large", or "flux" (19 + 38 blocks, d_model 3072, 24 heads). Throws

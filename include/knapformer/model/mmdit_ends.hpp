@@ -30,6 +30,7 @@ struct MMDiTEndsWeights {
 /// the rows.
 template <class T>
 struct MMDiTEndsActivations {
+  /// Lays out what is below for the sequences and rows of `order`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const StreamOrder& order);
 
   Matrix<T> sinusoids;            // [sequences x d_time]

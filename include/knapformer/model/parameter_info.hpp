@@ -12,12 +12,12 @@ namespace knapformer {
 /// One parameter: where it is in a flat array. Weights are [out, in], row-major; a vector has one
 /// column. Names are those of the reference implementation, e.g. "attn/qkv_proj/weight".
 struct ParameterInfo {
-  std::string name;
-  std::int64_t rows = 0;
-  std::int64_t columns = 1;
-  std::int64_t offset = 0;
+  std::string name;          ///< see above
+  std::int64_t rows = 0;     ///< the first extent
+  std::int64_t columns = 1;  ///< the second extent
+  std::int64_t offset = 0;   ///< of its first element in the flat array
 
-  std::int64_t size() const { return rows * columns; }
+  std::int64_t size() const { return rows * columns; }  ///< elements
 };
 
 /// Places parameters one after another, without gaps.

@@ -38,6 +38,7 @@ struct BlockContext {
 /// What the backward pass of attention needs: head buffers.
 template <class T>
 struct HeadActivations {
+  /// Takes what is below from an arena, for this rank of `routing`.
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head);
 
   Matrix<T> q, k, v, out;             // [head_rows x d_head]
@@ -47,6 +48,7 @@ struct HeadActivations {
 /// What one attention at a time works in.
 template <class T>
 struct HeadScratch {
+  /// Takes what is below from an arena, for this rank of `routing`.
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing,
             const RoutedAttention& attention, std::int64_t d_head);
 

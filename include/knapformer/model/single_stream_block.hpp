@@ -23,6 +23,7 @@ struct SingleStreamWeights {
 /// What the backward pass of a single-stream block needs beside its input.
 template <class T>
 struct SingleStreamActivations {
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
   Matrix<T> modulation;                  // [chunks x 3 d_model]

@@ -16,16 +16,16 @@ using Modalities = Kokkos::View<std::int32_t*, Device>;
 /// Packed rows sorted into two streams: all text rows, then all image rows, each in the order in
 /// which they came. Chunks stay together in each stream; one may have no rows there.
 struct StreamOrder {
-  RowIndex rows;  ///< where row i of the sorted rows comes from
-  std::int64_t text_rows = 0;
-  std::int64_t image_rows = 0;
-  std::int64_t chunks = 0;
-  ChunkOffsets all;    ///< of the rows as they came
-  ChunkOffsets text;   ///< of the text rows
-  ChunkOffsets image;  ///< of the image rows, counted from the first of them
+  RowIndex rows;                ///< where row i of the sorted rows comes from
+  std::int64_t text_rows = 0;   ///< the first ones
+  std::int64_t image_rows = 0;  ///< those behind them
+  std::int64_t chunks = 0;      ///< in both streams
+  ChunkOffsets all;             ///< of the rows as they came
+  ChunkOffsets text;            ///< of the text rows
+  ChunkOffsets image;           ///< of the image rows, counted from the first of them
   Kokkos::View<std::int64_t*, Device> memory;  ///< of all these lists
 
-  std::int64_t row_count() const { return text_rows + image_rows; }
+  std::int64_t row_count() const { return text_rows + image_rows; }  ///< of both streams
 };
 
 /// `offsets` are the first row of every chunk, then the number of rows. Fences `exec`. Throws Error

@@ -46,6 +46,7 @@ class StreamSaved {
 template <class T>
 class StreamStack {
  public:
+  /// Those of the inputs.
   struct Gradients {
     Matrix<T> x;             ///< [routed_rows x d_model]
     Matrix<T> conditioning;  ///< [chunks x d_model]

@@ -51,7 +51,7 @@ class Transformer {
   /// Error as check() does.
   Transformer(const TransformerConfig& config, std::uint64_t seed);
 
-  const TransformerConfig& config() const { return config_; }
+  const TransformerConfig& config() const { return config_; }  ///< as given
 
   /// All parameters, block after block, and their gradients in the same layout.
   const Vector<Accumulate<T>>& parameters() const { return parameters_; }

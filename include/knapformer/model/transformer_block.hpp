@@ -17,6 +17,8 @@ struct BlockParameters {
   /// Throws Error unless `flat` has the size of block_parameters(config).
   BlockParameters(const TransformerConfig& config, const Vector<T>& flat);
 
+  /// @{
+  /// See block_parameters for names and shapes.
   Vector<T> attn_norm;
   Matrix<T> qkv_weight;
   Vector<T> qkv_bias;
@@ -28,12 +30,15 @@ struct BlockParameters {
   Vector<T> gate_up_bias;
   Matrix<T> down_weight;
   Vector<T> down_bias;
+  /// @}
 };
 
 /// What the backward pass of a block needs beside its input. Reused from step to step.
 template <class T>
 struct BlockActivations {
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing);
+  /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 
   Matrix<T> attn_normed;                   // [rows x d_model]
@@ -55,15 +60,17 @@ struct BlockActivations {
 /// Memory that one block at a time works in. Reused by all blocks, from step to step.
 template <class T>
 struct BlockScratch {
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
               const RoutedAttention& attention);
+  /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 
-  HeadScratch<T> heads;
-  Matrix<T> d_rows;     // [rows x d_model]
-  Matrix<T> d_gated;    // [rows x d_ffn]
-  Matrix<T> d_gate_up;  // [rows x 2 d_ffn]
-  Matrix<T> d_qkv;      // [rows x 3 d_model], in the same memory
+  HeadScratch<T> heads;  ///< around attention
+  Matrix<T> d_rows;      ///< [rows x d_model]
+  Matrix<T> d_gated;     ///< [rows x d_ffn]
+  Matrix<T> d_gate_up;   ///< [rows x 2 d_ffn]
+  Matrix<T> d_qkv;       ///< [rows x 3 d_model], in the same memory
 
  private:
   Arena<T> arena_;

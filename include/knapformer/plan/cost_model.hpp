@@ -26,10 +26,10 @@ class CostModel {
   /// Work of a whole sequence; zero for a sequence without tokens. Length in [0, kMaxLength].
   Work sequence(std::int64_t length) const;
 
-  std::int64_t d_model() const { return d_model_; }
-  Work per_sequence() const { return per_sequence_; }
-  Work per_token() const { return per_token_; }
-  Work per_token_pair() const { return per_token_pair_; }
+  std::int64_t d_model() const { return d_model_; }        ///< width of the model
+  Work per_sequence() const { return per_sequence_; }      ///< the constant, in units
+  Work per_token() const { return per_token_; }            ///< 6 d, in units
+  Work per_token_pair() const { return per_token_pair_; }  ///< gamma, in units
 
   /// What the exact integers count: `kUnitsPerOne` of them are one unit of the formula above.
   static constexpr std::int64_t kUnitsPerOne = std::int64_t{1} << 16;

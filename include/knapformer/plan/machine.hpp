@@ -17,14 +17,14 @@ namespace knapformer {
 /// and their adjoints). An exchange takes the larger of the bytes sent and received over the
 /// bandwidth, within and between nodes one after the other, plus a latency for every peer.
 struct Machine {
-  std::int64_t ranks_per_node = 8;  ///< consecutive ranks: rank r is on node r / ranks_per_node
-  double flops = 400e12;            ///< of a rank of speed 1, per second
-  double bandwidth_within = 300e9;  ///< bytes per second of a rank, to ranks of its node
-  double bandwidth_between = 45e9;  ///< to ranks of other nodes
-  double latency = 5e-6;            ///< seconds per peer and exchange
-  std::int64_t layers = 57;
-  std::int64_t bytes_per_element = 2;
-  std::vector<double> speeds = {};  ///< relative, one for each rank; empty: all 1
+  std::int64_t ranks_per_node = 8;     ///< consecutive ranks: rank r is on node r / ranks_per_node
+  double flops = 400e12;               ///< of a rank of speed 1, per second
+  double bandwidth_within = 300e9;     ///< bytes per second of a rank, to ranks of its node
+  double bandwidth_between = 45e9;     ///< to ranks of other nodes
+  double latency = 5e-6;               ///< seconds per peer and exchange
+  std::int64_t layers = 57;            ///< of the model
+  std::int64_t bytes_per_element = 2;  ///< of the rows that travel: 2 for bfloat16
+  std::vector<double> speeds = {};     ///< relative, one for each rank; empty: all 1
 
   /// Communication costs nothing: plans then minimise the largest load.
   static Machine without_communication() {

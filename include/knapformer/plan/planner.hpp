@@ -14,30 +14,31 @@ namespace knapformer {
 
 /// What to plan. The spans are read during the call only.
 struct PlanRequest {
-  const Topology& topology;
-  const CostModel& cost;
-  std::int64_t heads = 1;
+  const Topology& topology;  ///< which bags exist
+  const CostModel& cost;     ///< of a sequence, without `costs`
+  std::int64_t heads = 1;    ///< attention heads of the model; no bag splits a sequence further
   /// All sequences of the group, ordered by home rank: lengths[offsets[r]] ... of rank r; offsets
   /// has one entry more than there are ranks.
   std::span<const std::int64_t> lengths;
-  std::span<const std::int64_t> offsets;
+  std::span<const std::int64_t> offsets;  ///< [ranks + 1], see lengths
   /// Empty, or the work of every sequence, which then replaces the cost model. Not negative. As
   /// they are in no unit that traffic could be weighed in, communication then counts as free: the
   /// plan makes the largest load small.
   std::span<const std::int64_t> costs = {};
 
-  Machine machine = {};
+  Machine machine = {};  ///< what the time of the step is predicted for
 
-  static constexpr std::int64_t kNoCap = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kNoCap =
+      std::numeric_limits<std::int64_t>::max();  ///< any number of tokens
   /// No rank gets more tokens than this, nor more attention-resident tokens (length times its share
   /// of the heads, summed over its sequences).
   std::int64_t max_tokens_per_rank = kNoCap;
-  std::int64_t max_attention_tokens_per_rank = kNoCap;
+  std::int64_t max_attention_tokens_per_rank = kNoCap;  ///< see max_tokens_per_rank
 
   /// How long to search for something better than the first plan, in changes tried (so that every
   /// rank stops at the same plan); 0 takes the first.
   static constexpr std::int64_t kDefaultBudget = -1;  ///< thousands, and a few per sequence
-  std::int64_t budget = kDefaultBudget;
+  std::int64_t budget = kDefaultBudget;               ///< at least 0, or the default
 };
 
 /// Assigns every sequence to a bag so that the slowest rank of the machine finishes as early as the

@@ -13,8 +13,8 @@ namespace knapformer {
 
 /// Consecutive ranks that compute sequences together: [first_rank, first_rank + degree).
 struct Bag {
-  std::int64_t first_rank = 0;
-  std::int64_t degree = 1;
+  std::int64_t first_rank = 0;  ///< in the group
+  std::int64_t degree = 1;      ///< ranks of the bag
 };
 
 /// Which compute bags exist in a balancing group. Immutable.
@@ -33,18 +33,21 @@ class Topology {
   /// A bag for every sequence, of at most `max_degree` ranks, and of as many ranks as the model has
   /// heads. Throws Error unless max_degree is in [1, kAnyDegree].
   static Topology elastic(std::int64_t max_degree = kAnyDegree);
-  static constexpr std::int64_t kAnyDegree = std::int64_t{1} << 24;
+  static constexpr std::int64_t kAnyDegree = std::int64_t{1}
+                                             << 24;  ///< no limit but the group and the heads
 
   /// `ranks` bags of one rank each: no sequence is ever split.
   static Topology singles(std::int64_t ranks);
 
-  bool is_elastic() const { return max_degree_ > 0; }
+  bool is_elastic() const {
+    return max_degree_ > 0;
+  }  ///< whether every sequence gets a bag of its own
   /// Of elastic bags; 0 for a fixed topology.
   std::int64_t max_degree() const { return max_degree_; }
 
   /// Of a fixed topology; 0 and none for an elastic one.
   std::int64_t ranks() const { return ranks_; }
-  std::span<const Bag> bags() const { return bags_; }
+  std::span<const Bag> bags() const { return bags_; }  ///< of a fixed topology, by rank
 
   /// The canonical spelling, without blanks.
   const std::string& name() const { return name_; }

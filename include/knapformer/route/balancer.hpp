@@ -13,15 +13,19 @@
 
 namespace knapformer {
 
+/// What to balance, how, and on which machine. The same on all ranks.
 struct BalancerOptions {
-  Topology topology;
-  CostModel cost = CostModel::transformer(3072);
+  Topology topology;  ///< which bags exist
+  CostModel cost =
+      CostModel::transformer(3072);  ///< of a sequence, where prepare() is given no costs
   std::int64_t heads = 1;  ///< attention heads of the model; no bag splits a sequence further
   bool balance = true;     ///< false: everything stays home, through the same code
   Machine machine = {};    ///< what times are predicted for; see PlanRequest for this and the rest
-  std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t max_attention_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t plan_budget = PlanRequest::kDefaultBudget;
+  std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;  ///< that a plan gives any rank
+  std::int64_t max_attention_tokens_per_rank =
+      PlanRequest::kNoCap;  ///< the same in attention: length times share of the heads
+  std::int64_t plan_budget =
+      PlanRequest::kDefaultBudget;  ///< changes tried in search of a better plan
 
   /// Plan for the speeds that Balancer::observe() has shown instead of machine.speeds, of which
   /// the mean alone then counts.
@@ -86,7 +90,9 @@ class Balancer {
   /// time, exponentially weighted, with a mean of 1. The same on every rank.
   std::vector<double> speed_estimate() const;
 
+  /// The ranks that it balances.
   const Communicator& group() const { return group_; }
+  /// As given.
   const BalancerOptions& options() const { return *options_; }
 
   struct Learnt;

@@ -21,19 +21,19 @@ namespace knapformer {
 /// A chunk that this rank computes: rows [first_row, first_row + chunk.tokens) of its routed
 /// buffers.
 struct LocalChunk {
-  std::int64_t sequence = 0;
-  std::int64_t first_row = 0;
-  Chunk chunk;
+  std::int64_t sequence = 0;   ///< index in the plan
+  std::int64_t first_row = 0;  ///< of the routed rows
+  Chunk chunk;                 ///< as the plan has it
 };
 
 /// The ways in which rows move. The last one sums them where they arrive.
 enum class Movement {
-  kRoute,
-  kReverseRoute,
-  kPreAttention,
-  kPostAttention,
-  kRouteSequences,
-  kRouteSequencesAdjoint
+  kRoute,                 ///< home rows to routed rows
+  kReverseRoute,          ///< and back
+  kPreAttention,          ///< routed rows of all heads to head buffers
+  kPostAttention,         ///< and back
+  kRouteSequences,        ///< a row of a sequence to a row of each of its chunks
+  kRouteSequencesAdjoint  ///< sums those at the home of the sequence
 };
 
 /// Waits in the profiling region of the movement.
@@ -43,6 +43,7 @@ void wait_for(Request& request, Movement movement);
 template <class... Views>
 class Pending {
  public:
+  /// For the library: what wait() will wait for and return.
   Pending(Request request, Movement movement, std::tuple<Views...> views)
       : request_(std::move(request)), movement_(movement), views_(std::move(views)) {}
   /// Waits (see Request::wait) and returns the filled views: the view itself when there is one.
@@ -89,18 +90,19 @@ class Routing {
   /// all instances, any of which may still read those.
   Routing(Communicator group, Plan plan);
 
-  const Plan& plan() const;
-  const Communicator& group() const;
-  std::int64_t home_rows() const;
-  std::int64_t routed_rows() const;
+  const Plan& plan() const;             ///< which it carries out
+  const Communicator& group() const;    ///< the ranks that take part
+  std::int64_t home_rows() const;       ///< tokens of this rank's own sequences
+  std::int64_t routed_rows() const;     ///< tokens that this rank computes
   std::int64_t head_rows() const;       ///< rows of a head buffer here
   std::int64_t home_sequences() const;  ///< this rank's own, those without tokens too
-  std::span<const LocalChunk> chunks() const;
+  std::span<const LocalChunk> chunks()
+      const;  ///< that this rank computes, in the order of the routed rows
 
   /// Those of sequences that this rank has for itself come first, in the first unsplit_head_rows()
   /// rows of head buffers; each part is in the plan's order.
   std::span<const AttentionProblem> attention_problems() const;
-  std::int64_t unsplit_head_rows() const;
+  std::int64_t unsplit_head_rows() const;  ///< head rows of sequences that this rank has for itself
 
   // What each movement of one view makes this rank send to other ranks, in rows of that view; for
   // pre- and post-attention in head rows [d_head].
@@ -111,6 +113,7 @@ class Routing {
   std::int64_t sequence_rows_sent() const;       ///< route_sequences
   std::int64_t sequence_rows_returned() const;   ///< its adjoint
 
+  /// @{
   /// Home rows to routed rows. The first dimension of every view is home_rows(), that of the
   /// results routed_rows(); the others stay.
   auto start_route(const Device& exec, const RowView auto&... views) const {
@@ -126,7 +129,9 @@ class Routing {
   void route_into(const Device& exec, const auto& outputs, const RowView auto&... views) const {
     start_route_into(exec, outputs, views...).wait();
   }
+  /// @}
 
+  /// @{
   /// Routed rows back to home rows.
   auto start_reverse_route(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kReverseRoute>(exec, views...);
@@ -142,7 +147,9 @@ class Routing {
                           const RowView auto&... views) const {
     start_reverse_route_into(exec, outputs, views...).wait();
   }
+  /// @}
 
+  /// @{
   /// q, k, v of this rank's tokens [routed_rows x heads x d_head] to head buffers
   /// [head_rows x d_head]. Only sequences with a degree above 1 travel: work enqueued on `exec`
   /// after the start finds the first unsplit_head_rows() rows in place.
@@ -160,7 +167,9 @@ class Routing {
                           const RowView auto&... views) const {
     start_pre_attention_into(exec, outputs, views...).wait();
   }
+  /// @}
 
+  /// @{
   /// Head buffers back to [routed_rows x heads x d_head].
   auto start_post_attention(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kPostAttention>(exec, views...);
@@ -176,7 +185,9 @@ class Routing {
                            const RowView auto&... views) const {
     start_post_attention_into(exec, outputs, views...).wait();
   }
+  /// @}
 
+  /// @{
   /// Rows of whole sequences, such as conditioning vectors, to the ranks of their bags and nowhere
   /// else: [home_sequences x ...] to [chunks x ...], so that chunk i finds its sequence's row at i.
   /// A sequence without tokens has no chunk, and its row goes nowhere.
@@ -194,10 +205,12 @@ class Routing {
                             const RowView auto&... views) const {
     start_route_sequences_into(exec, outputs, views...).wait();
   }
+  /// @}
 
   // The transposes. Each takes cotangents shaped like the results of the operation that it belongs
   // to, and returns cotangents shaped like its arguments.
 
+  /// @{
   /// Sums the rows of all chunks of a sequence at its home, one after another in bag order, so that
   /// every run gives the same bits; zeros for a sequence without tokens. float and double.
   auto start_route_sequences_adjoint(const Device& exec, const RowView auto&... views) const {
@@ -214,10 +227,13 @@ class Routing {
                                     const RowView auto&... views) const {
     start_route_sequences_adjoint_into(exec, outputs, views...).wait();
   }
+  /// @}
 
   // The other operations permute rows over the whole group, and the transpose of a permutation is
   // its inverse: the operation back.
 
+  /// @{
+  /// Of route: cotangents of routed rows to those of home rows.
   auto start_route_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_reverse_route(exec, views...);
   }
@@ -232,7 +248,10 @@ class Routing {
                           const RowView auto&... views) const {
     reverse_route_into(exec, outputs, views...);
   }
+  /// @}
 
+  /// @{
+  /// Of reverse_route: cotangents of home rows to those of routed rows.
   auto start_reverse_route_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_route(exec, views...);
   }
@@ -247,7 +266,10 @@ class Routing {
                                   const RowView auto&... views) const {
     route_into(exec, outputs, views...);
   }
+  /// @}
 
+  /// @{
+  /// Of pre_attention: cotangents of head buffers to those of this rank's tokens.
   auto start_pre_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_post_attention(exec, views...);
   }
@@ -262,7 +284,10 @@ class Routing {
                                   const RowView auto&... views) const {
     post_attention_into(exec, outputs, views...);
   }
+  /// @}
 
+  /// @{
+  /// Of post_attention: cotangents of this rank's tokens to those of head buffers.
   auto start_post_attention_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_pre_attention(exec, views...);
   }
@@ -277,6 +302,7 @@ class Routing {
                                    const RowView auto&... views) const {
     pre_attention_into(exec, outputs, views...);
   }
+  /// @}
 
   /// All of the above without types: moves the rows of `from` to `to`, one output for each input.
   /// The token side of pre- and post-attention has plan().heads() items a row, all others one. Sums

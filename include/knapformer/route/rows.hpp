@@ -34,21 +34,23 @@ constexpr std::size_t element_bytes(Element element) {
 /// items of [rows x heads x d_head] are heads where the operation distinguishes them; otherwise a
 /// row is one item.
 struct ConstRows {
-  const std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t items = 1;
-  std::int64_t item_bytes = 0;
-  bool contiguous = true;
-  Element element = Element::kOther;
+  const std::byte* data = nullptr;    ///< device memory
+  std::int64_t rows = 0;              ///< the first extent
+  std::int64_t items = 1;             ///< of a row
+  std::int64_t item_bytes = 0;        ///< of an item
+  bool contiguous = true;             ///< false is refused
+  Element element = Element::kOther;  ///< for sums
 };
+/// The same for rows that are written.
 struct Rows {
-  std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t items = 1;
-  std::int64_t item_bytes = 0;
-  bool contiguous = true;
-  Element element = Element::kOther;
+  std::byte* data = nullptr;          ///< device memory
+  std::int64_t rows = 0;              ///< the first extent
+  std::int64_t items = 1;             ///< of a row
+  std::int64_t item_bytes = 0;        ///< of an item
+  bool contiguous = true;             ///< false is refused
+  Element element = Element::kOther;  ///< for sums
 
+  /// As rows that are read.
   operator ConstRows() const { return {data, rows, items, item_bytes, contiguous, element}; }
 };
 

@@ -19,7 +19,7 @@ class TraceReader {
   TraceReader& operator=(TraceReader&&) noexcept;
   ~TraceReader();
 
-  const TraceHeader& header() const;
+  const TraceHeader& header() const;  ///< of the file, read when it was opened
 
   /// Steps that were safe in the file when it was opened.
   std::int64_t steps() const;

@@ -12,8 +12,8 @@ namespace knapformer {
 /// When rows become safe: after either, whichever comes first. A process that is killed loses the
 /// steps appended since.
 struct TraceFlush {
-  std::int64_t steps = 16;
-  double seconds = 2;
+  std::int64_t steps = 16;  ///< appended since
+  double seconds = 2;       ///< passed since
 };
 
 /// Writes a trace: one HDF5 file, from one rank. Others may read it meanwhile (TraceReader, or h5py

@@ -29,9 +29,9 @@ class DataSource {
 
 /// How the samples of a manifest reach ranks.
 struct Dealing {
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 1;             ///< that load samples
   std::int64_t samples_per_rank = 1;  ///< of every rank in every step
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;             ///< of the shuffling
 };
 
 /// The samples of a manifest, shuffled anew for every pass over it and dealt without gaps: rank r

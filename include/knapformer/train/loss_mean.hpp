@@ -13,6 +13,7 @@ namespace knapformer {
 /// tokens, whose own loss is the mean over them.
 enum class LossMean { kTokens, kSamples };
 
+/// "tokens" or "samples".
 constexpr std::string_view name_of(LossMean mean) {
   return mean == LossMean::kTokens ? "tokens" : "samples";
 }

@@ -17,10 +17,10 @@ struct TokenRates {
 
 /// One row of a manifest: an image (one frame) or a video.
 struct Sample {
-  std::int64_t width = 1;  ///< pixels
-  std::int64_t height = 1;
-  std::int64_t frames = 1;
-  std::int64_t caption_tokens = 0;
+  std::int64_t width = 1;           ///< pixels
+  std::int64_t height = 1;          ///< pixels
+  std::int64_t frames = 1;          ///< 1 for an image
+  std::int64_t caption_tokens = 0;  ///< of text beside it
 };
 
 /// floor(width / patch) * floor(height / patch) * latent frames + caption_tokens, where a video has

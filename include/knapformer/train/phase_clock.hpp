@@ -22,15 +22,19 @@ enum class Phase : std::size_t {
   kWait,      ///< for ranks or bytes that are not there yet, in any of the above and after them
   kReduce     ///< the sum of the gradients, all of it, from when the slowest rank is there
 };
+/// How many phases there are.
 inline constexpr std::size_t kPhases = 6;
+/// For people, in the order of Phase.
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "planning", "routing", "pre/post-attention", "compute", "waiting", "gradient reduction"};
 
 /// Seconds that a rank spends in each phase.
 struct PhaseTimes {
-  std::array<double, kPhases> seconds{};
+  std::array<double, kPhases> seconds{};  ///< in the order of Phase
 
+  /// Seconds of one phase.
   double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  /// Seconds of one phase.
   double operator[](Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
 
   /// Planning, routing, pre/post-attention and compute: the work of the rank itself.
@@ -41,8 +45,9 @@ struct PhaseTimes {
 /// while another rank has the core.
 enum class ClockKind { kWall, kCpu };
 
+/// How the times of a step are taken.
 struct ClockOptions {
-  ClockKind kind = ClockKind::kWall;
+  ClockKind kind = ClockKind::kWall;  ///< which seconds
   /// At least 1. Makes the rank that many times slower at computing, to try what slow ranks do: at
   /// the end of each stretch of compute, one thread keeps a core busy for the rest of the time.
   double slowdown = 1;
@@ -58,9 +63,9 @@ class PhaseClock {
   /// Ends the phase under way and begins `phase`. Fences the instance, so that device work counts
   /// where it was launched.
   void enter(Phase phase);
-  void stop();
+  void stop();  ///< ends the phase under way; fences the instance
 
-  const PhaseTimes& times() const { return times_; }
+  const PhaseTimes& times() const { return times_; }  ///< of the phases that have ended
 
   /// The seconds of this clock's kind; CPU time per thread.
   double of_kind(const Seconds& seconds) const;

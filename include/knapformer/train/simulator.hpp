@@ -17,26 +17,29 @@
 
 namespace knapformer {
 
+/// What simulate() trains, how it balances, and for how long. The same on all ranks.
 struct SimulationOptions {
-  TransformerConfig model = {};
-  Topology topology;  ///< of each balancing group
+  TransformerConfig model = {};  ///< what is trained
+  Topology topology;             ///< of each balancing group
   std::int64_t group_size =
       0;             ///< ranks of a balancing group; 0: those of the topology, all if it is elastic
   double gamma = 0;  ///< of the cost model
   Machine machine = {};  ///< as PlanRequest has it, but with no speeds or one for each of `world`
-  std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t max_attention_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t plan_budget = PlanRequest::kDefaultBudget;
-  bool adapt_to_speed = false;  ///< of BalancerOptions
+  std::int64_t max_tokens_per_rank =
+      PlanRequest::kNoCap;  ///< as PlanRequest has it, as are the next two
+  std::int64_t max_attention_tokens_per_rank =
+      PlanRequest::kNoCap;                                 ///< length times share of the heads
+  std::int64_t plan_budget = PlanRequest::kDefaultBudget;  ///< changes tried
+  bool adapt_to_speed = false;                             ///< of BalancerOptions
   /// How many times slower each rank of the world computes than it could, see ClockOptions; empty:
   /// none does.
   std::vector<double> slowdowns = {};
-  std::int64_t steps = 20;
-  std::int64_t warmup = 2;  ///< steps before those, neither counted nor reported
-  std::uint64_t seed = 0;
-  double learning_rate = 0.01;
-  std::int64_t micro_batches = 1;  ///< that each rank's batch of a step is cut into
-  LossMean loss_mean = LossMean::kTokens;
+  std::int64_t steps = 20;                 ///< measured ones of each placement
+  std::int64_t warmup = 2;                 ///< steps before those, neither counted nor reported
+  std::uint64_t seed = 0;                  ///< of parameters and tokens
+  double learning_rate = 0.01;             ///< of gradient descent
+  std::int64_t micro_batches = 1;          ///< that each rank's batch of a step is cut into
+  LossMean loss_mean = LossMean::kTokens;  ///< what counts alike
 };
 
 /// How well one way of placing tokens did over all measured steps.
@@ -48,13 +51,13 @@ struct PlacementSummary {
   double busy_mean = 0;       ///< sum over steps of the mean busy time
   double work_max_over_mean =
       1;  ///< WIR: largest over mean work of a rank, mean over groups and steps
-  double work_max_over_min = 1;  ///< infinite when some rank had nothing to do
-  double moved_share = 0;        ///< tokens computed away from home
-  double bytes_routed = 0;       ///< sent to other ranks, all steps
-  double bytes_exchanged = 0;
+  double work_max_over_min = 1;                 ///< infinite when some rank had nothing to do
+  double moved_share = 0;                       ///< tokens computed away from home
+  double bytes_routed = 0;                      ///< sent to other ranks, all steps
+  double bytes_exchanged = 0;                   ///< the same around attention
   std::array<double, kPhases> phase_seconds{};  ///< mean over ranks and steps
   double hidden_plan_seconds = 0;               ///< mean over ranks and steps, as is the next
-  double hidden_exchange_seconds = 0;
+  double hidden_exchange_seconds = 0;           ///< of exchanges behind compute
 };
 
 /// The same steps without and with balancing.
@@ -62,8 +65,8 @@ struct Simulation {
   ClockKind clock =
       ClockKind::kWall;  ///< of busy times and phases: CPU time when ranks share cores
   double flops = 0;      ///< of all measured steps and ranks, recomputation included
-  std::vector<TraceStep> unbalanced = {};
-  std::vector<TraceStep> balanced = {};
+  std::vector<TraceStep> unbalanced = {};  ///< the measured steps
+  std::vector<TraceStep> balanced = {};    ///< the same steps, balanced
 
   /// Unbalanced over balanced step time.
   double speedup() const;
@@ -74,6 +77,7 @@ struct Simulation {
   double loss_difference() const;
 };
 
+/// Of the steps of one placement, at least one.
 PlacementSummary summarise(const std::vector<TraceStep>& steps);
 
 /// Collective over `world`; every rank gets the same result. Groups are consecutive ranks. Both

@@ -20,12 +20,18 @@ struct TokenBuffers {
   void reset(const Device& exec, const Routing& routing, std::span<const std::int64_t> lengths,
              std::int64_t d_model, LossMean mean);
 
-  std::int64_t bytes() const;
+  std::int64_t bytes() const;  ///< of device memory held
 
-  Matrix<T> x, d_y;            // [routed_rows x d_model]
-  Positions positions;         // [routed_rows x 3]
-  Matrix<T> output, d_output;  // [home_rows x d_model]
-  Vector<double> scales;       // [home_rows]: of the squared error of each token
+  /// @{
+  /// [routed_rows x d_model]
+  Matrix<T> x, d_y;
+  /// @}
+  Positions positions;  ///< [routed_rows x 3]
+  /// @{
+  /// [home_rows x d_model]
+  Matrix<T> output, d_output;
+  /// @}
+  Vector<double> scales;  ///< [home_rows]: of the squared error of each token
 
  private:
   using HostScales = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;

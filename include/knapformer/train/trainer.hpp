@@ -20,7 +20,7 @@ namespace knapformer {
 /// What one rank knows after a step. Times are those of the clock asked for, but for `seconds`.
 struct StepOutcome {
   std::vector<Routing> routings;  ///< one for each micro-batch
-  PhaseTimes phases;
+  PhaseTimes phases;              ///< of this rank
   /// Seconds in which this step was planned: its first micro-batch behind the step before, each
   /// other one behind the one before it.
   double hidden_plan = 0;
@@ -37,10 +37,10 @@ struct StepOutcome {
 
 /// The same on all ranks.
 struct TrainerOptions {
-  std::uint64_t seed = 0;  ///< of the parameters
-  double learning_rate = 0.01;
-  std::int64_t micro_batches = 1;  ///< of each step, on every rank, at least 1
-  LossMean loss_mean = LossMean::kTokens;
+  std::uint64_t seed = 0;                  ///< of the parameters
+  double learning_rate = 0.01;             ///< of gradient descent
+  std::int64_t micro_batches = 1;          ///< of each step, on every rank, at least 1
+  LossMean loss_mean = LossMean::kTokens;  ///< what counts alike in the loss
 };
 
 /// Trains a Transformer on a world of balancing groups: data parallel over the world, tokens
@@ -66,6 +66,7 @@ class Trainer {
   StepOutcome step(const Device& exec, std::span<const Batch<T>> micro_batches,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {});
+  /// The same for a step of one micro-batch.
   StepOutcome step(const Device& exec, const Batch<T>& batch,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {}) {
@@ -76,7 +77,7 @@ class Trainer {
   /// this Trainer; a batch is the caller's and does not count.
   MemoryUse memory() const;
 
-  const TrainerOptions& options() const { return options_; }
+  const TrainerOptions& options() const { return options_; }  ///< as given
   /// After a step its gradients are those of the loss, summed over the world.
   const Transformer<T>& model() const { return model_; }
 

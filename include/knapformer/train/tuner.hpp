@@ -20,12 +20,14 @@ namespace knapformer {
 struct TunerCandidate {
   std::optional<Topology> topology = {};  ///< none: every sequence stays whole on its home
 
-  static constexpr std::string_view kHome = "home";
+  static constexpr std::string_view kHome = "home";  ///< the name of no balancing
 
   /// Parses `home` or a topology. Throws Error as Topology::parse() does.
   static TunerCandidate parse(std::string_view text);
 
-  std::string name() const { return topology ? topology->name() : std::string(kHome); }
+  std::string name() const {
+    return topology ? topology->name() : std::string(kHome);
+  }  ///< what parse() takes
 };
 
 /// What is worth comparing for a group of `ranks`: home; elastic, and elastic with at most 2, 4 and
@@ -34,53 +36,57 @@ struct TunerCandidate {
 std::vector<TunerCandidate> default_candidates(std::int64_t ranks, std::int64_t heads,
                                                const Machine& machine);
 
+/// What tune() compares, on which machine, over how many steps.
 struct TunerOptions {
-  std::vector<TunerCandidate> candidates = {};
-  CostModel cost = CostModel::transformer(3072);
-  std::int64_t heads = 1;
-  std::int64_t ranks = 1;  ///< of one balancing group, which is all that the data is dealt to
-  std::int64_t steps = 50;
-  Machine machine = {};
-  std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t max_attention_tokens_per_rank = PlanRequest::kNoCap;
-  std::int64_t budget = PlanRequest::kDefaultBudget;
+  std::vector<TunerCandidate> candidates = {};    ///< to compare
+  CostModel cost = CostModel::transformer(3072);  ///< of a sequence
+  std::int64_t heads = 1;                         ///< attention heads of the model
+  std::int64_t ranks = 1;   ///< of one balancing group, which is all that the data is dealt to
+  std::int64_t steps = 50;  ///< to plan
+  Machine machine = {};     ///< what times are predicted for
+  std::int64_t max_tokens_per_rank =
+      PlanRequest::kNoCap;  ///< as PlanRequest has it, as are the next two
+  std::int64_t max_attention_tokens_per_rank =
+      PlanRequest::kNoCap;                            ///< length times share of the heads
+  std::int64_t budget = PlanRequest::kDefaultBudget;  ///< changes tried
 };
 
 /// The steps that every candidate planned.
 struct TunerSample {
-  std::int64_t steps = 0;
-  std::int64_t sequences = 0;  ///< of all steps
-  std::int64_t tokens = 0;     ///< of all steps
-  std::int64_t longest = 0;    ///< tokens of the longest sequence
-  double max_over_mean = 1;    ///< WIR with everything at home, mean over steps
-  double worst_max_over_mean = 1;
-  double ideal_seconds = 0;  ///< mean over steps, see PlanReport
-  double home_seconds = 0;   ///< predicted step with everything at home, mean over steps
+  std::int64_t steps = 0;          ///< that were planned
+  std::int64_t sequences = 0;      ///< of all steps
+  std::int64_t tokens = 0;         ///< of all steps
+  std::int64_t longest = 0;        ///< tokens of the longest sequence
+  double max_over_mean = 1;        ///< WIR with everything at home, mean over steps
+  double worst_max_over_mean = 1;  ///< the same in the worst step
+  double ideal_seconds = 0;        ///< mean over steps, see PlanReport
+  double home_seconds = 0;         ///< predicted step with everything at home, mean over steps
 };
 
 /// How a candidate did, over the steps on which it kept the caps. "Worst" is over steps; tokens are
 /// the largest of any rank in any step; shares are of the tokens of all steps.
 struct TunerRow {
-  TunerCandidate candidate = {};
-  std::int64_t refused_steps = 0;  ///< on which the caps could not be kept
-  std::string refusal = {};        ///< the numbers of the first of them
-  double step_seconds = 0;         ///< predicted, mean
-  double step_over_ideal = 1;      ///< mean
-  double worst_step_over_ideal = 1;
-  double max_over_mean = 1;  ///< WIR, mean
-  double worst_max_over_mean = 1;
-  double moved_share = 0;    ///< computed on another rank than their home
-  double crossed_share = 0;  ///< computed on another node than their home
-  double ulysses_share = 0;  ///< 1 if q, k, v and o of every token travelled
-  std::int64_t max_tokens = 0;
-  double tokens_max_over_mean = 1;  ///< worst
-  double max_attention_tokens = 0;
+  TunerCandidate candidate = {};              ///< which it is
+  std::int64_t refused_steps = 0;             ///< on which the caps could not be kept
+  std::string refusal = {};                   ///< the numbers of the first of them
+  double step_seconds = 0;                    ///< predicted, mean
+  double step_over_ideal = 1;                 ///< mean
+  double worst_step_over_ideal = 1;           ///< of any step
+  double max_over_mean = 1;                   ///< WIR, mean
+  double worst_max_over_mean = 1;             ///< of any step
+  double moved_share = 0;                     ///< computed on another rank than their home
+  double crossed_share = 0;                   ///< computed on another node than their home
+  double ulysses_share = 0;                   ///< 1 if q, k, v and o of every token travelled
+  std::int64_t max_tokens = 0;                ///< of a rank
+  double tokens_max_over_mean = 1;            ///< worst
+  double max_attention_tokens = 0;            ///< of a rank
   double attention_tokens_max_over_mean = 1;  ///< worst
   double plan_seconds = 0;                    ///< median
 };
 
+/// What tune() found.
 struct TunerResult {
-  TunerSample sample;
+  TunerSample sample;          ///< of the data
   std::vector<TunerRow> rows;  ///< in the order of the candidates
 };
 
@@ -93,7 +99,7 @@ TunerResult tune(const DataSource& data, const TunerOptions& options,
 
 /// Which row to use, as an index into the rows, and what to compare it with.
 struct Recommendation {
-  std::size_t chosen = 0;
+  std::size_t chosen = 0;   ///< the row to use
   std::size_t fastest = 0;  ///< another one if `chosen` was preferred for its traffic
   std::optional<std::size_t> next_fixed = {};  ///< the fastest fixed topology but `chosen`
 };
