@@ -26,6 +26,9 @@ constexpr int kAnswerTag = 2;    // "I wait for ..."
 // Short enough to be sent eagerly by every MPI: the receiver may never look.
 constexpr std::size_t kLongestNote = 1000;
 
+// How long what is under way may take to complete without a rank that has done its part and left.
+constexpr double kSecondsAfterDeparture = 1;
+
 struct FailureHead {
   Failure::Kind kind;
   int rank;
@@ -86,7 +89,7 @@ Control::~Control() {
   // The others may wait for a rank that an exception takes away.
   if (!failed() && thrown_out()) {
     tell_all(kFailureTag,
-             pack(FailureHead{Failure::Kind::kComplaint, rank_},
+             pack(FailureHead{Failure::Kind::kDeparture, rank_},
                   fmt::format("rank {}: an exception has destroyed its communicator", rank_)));
   }
   for (Note& note : notes_) {
@@ -101,7 +104,7 @@ Control::~Control() {
 bool Control::thrown_out() const { return std::uncaught_exceptions() > exceptions_; }
 
 void Control::check() {
-  if (!failure_ && !receive_failure()) return;
+  if (!failure_ && !receive_failure() && !departure_counts()) return;
   if (!settled_) settle();
   throw SharedError(failure_->text);
 }
@@ -109,12 +112,13 @@ void Control::check() {
 void Control::fail(Failure failure) {
   if (!failure_ && !receive_failure()) {
     failure.text.resize(std::min(failure.text.size(), kLongestNote - sizeof(FailureHead)));
-    failure_ = std::move(failure);
+    failure_ = departure_ ? std::min(*departure_, failure) : std::move(failure);
   }
   if (!settled_) settle();
   throw SharedError(failure_->text);
 }
 
+/// Whether there is a failure that counts already.
 bool Control::receive_failure() {
   int source = 0;
   const auto bytes = receive(kFailureTag, source);
@@ -124,7 +128,19 @@ bool Control::receive_failure() {
   const auto head = unpack<FailureHead>(*bytes, told.text);
   told.kind = head.kind;
   told.rank = head.rank;
+  if (told.kind == Failure::Kind::kDeparture && !failure_) {
+    if (!departure_) departure_heard_ = std::chrono::steady_clock::now();
+    departure_ = departure_ ? std::min(*departure_, told) : told;
+    return false;
+  }
   failure_ = failure_ ? std::min(*failure_, told) : told;
+  return true;
+}
+
+bool Control::departure_counts() {
+  if (!departure_) return false;
+  if (seconds_since(departure_heard_) < std::min(kSecondsAfterDeparture, patience_)) return false;
+  failure_ = departure_;
   return true;
 }
 

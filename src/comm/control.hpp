@@ -38,6 +38,10 @@ double seconds_since(std::chrono::steady_clock::time_point start);
 /// first failure that it knows, its own or another's, and waits until it has heard from all of
 /// them, or for `patience` where some are silent. Then all know the same set, whose smallest
 /// counts.
+///
+/// An exception that destroys a rank's communicator may be one that all ranks throw, which the
+/// others are about to find out. So a departure counts after a while only, in which what they wait
+/// for may complete.
 class Control {
  public:
   static constexpr int kTags = 3;  ///< the smallest tags of the root are ours
@@ -53,7 +57,8 @@ class Control {
   int rank() const { return rank_; }
   int size() const { return size_; }
   double patience() const { return patience_; }
-  bool failed() const { return failure_.has_value(); }
+  /// Whether some rank cannot go on.
+  bool failed() const { return failure_ || departure_; }
   /// Whether an exception is leaving the scope that all this was made in.
   bool thrown_out() const;
 
@@ -84,6 +89,7 @@ class Control {
   void tell_all(int tag, std::string_view bytes);
   std::optional<std::string> receive(int tag, int& source);
   bool receive_failure();
+  bool departure_counts();
   void settle();
 
   MPI_Comm comm_;
@@ -92,6 +98,8 @@ class Control {
   int rank_ = 0;
   int size_ = 1;
   std::optional<Failure> failure_;
+  std::optional<Failure> departure_;
+  std::chrono::steady_clock::time_point departure_heard_{};
   bool settled_ = false;
   std::set<int> heard_;  ///< who has told of a failure
   std::int64_t question_ = 0;

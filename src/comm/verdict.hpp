@@ -17,6 +17,7 @@ namespace knapformer {
 struct Failure {
   enum class Kind : std::int32_t {
     kComplaint,   ///< a rank said so
+    kDeparture,   ///< an exception has destroyed the communicator of a rank
     kOutOfStep,   ///< ranks were seen to do different things
     kSilence,     ///< a rank that is waited for gives no answer
     kElsewhere,   ///< one that others may wait for gives none

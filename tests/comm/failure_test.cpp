@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <knapformer/comm/communicator.hpp>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support/mpi_test.hpp"
@@ -270,6 +273,36 @@ TEST_F(Failure, AnExceptionThatDestroysTheCommunicatorReachesTheOthers) {
   }
   if (rank != culprit) {
     EXPECT_EQ(message, join(culprit_name(), ": an exception has destroyed its communicator"));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_F(Failure, WhatIsUnderWayCompletesWithoutARankThatHasDoneItsPart) {
+  if (size < 3) return;
+  const Buffer buffer("buffer", 2);
+  std::string during;
+  std::string after;
+  try {
+    const Communicator group = world();
+    // The last two ranks have a byte for the first one: one of them leaves before the other begins.
+    const SendRange send{0, buffer.data(), 1};
+    const std::vector<ReceiveRange> receives{{culprit - 1, buffer.data(), 1},
+                                             {culprit, buffer.data() + 1, 1}};
+    if (rank == culprit - 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    during = error_of([&] {
+      group
+          .start_exchange(Exec(), {&send, rank >= culprit - 1 ? 1u : 0u},
+                          std::span(receives).first(rank == 0 ? 2 : 0), 1)
+          .wait();
+    });
+    if (rank == culprit) throw std::runtime_error("done");
+    after = error_of([&] { group.barrier(); });
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "done");
+  }
+  EXPECT_EQ(during, "");
+  if (rank != culprit) {
+    EXPECT_EQ(after, join(culprit_name(), ": an exception has destroyed its communicator"));
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
