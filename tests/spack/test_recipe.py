@@ -30,7 +30,7 @@ PACKAGES = {
     "Kokkos": ("kokkos", ""), "MPI": ("mpi", ""), "HDF5": ("hdf5", ""), "CLI11": ("cli11", ""),
     "nlohmann_json": ("nlohmann-json", ""), "fmt": ("fmt", ""), "BLAS": ("openblas", ""),
     "CUDAToolkit": ("cuda", "+cuda"), "NCCL": ("nccl", "+nccl"), "benchmark": ("benchmark", "+perf"),
-    "GTest": ("googletest", "+tests"), "Python3": ("python", "+tests"),
+    "OneDNN": ("onednn", "+onednn"), "GTest": ("googletest", "+tests"), "Python3": ("python", "+tests"),
 }
 
 

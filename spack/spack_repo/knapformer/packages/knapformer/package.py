@@ -27,6 +27,7 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
     variant("shared", default=True, description="Build shared libraries")
     variant("openmp", default=True, description="Compute on the host with OpenMP")
     variant("nccl", default=False, description="Move tokens between CUDA devices with NCCL")
+    variant("onednn", default=False, description="Multiply bfloat16 matrices on the host with oneDNN")
     variant("fortran", default=False, description="Build the Fortran module")
     variant("tests", default=False, description="Build the tests")
     variant("perf", default=False, description="Build the benchmarks")
@@ -67,6 +68,7 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
         depends_on("googletest@1.12:", type="build")
         depends_on("python@3:", type="build")
     depends_on("benchmark@1.7:", when="+perf")
+    depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")  # it must share Kokkos's threads
 
     depends_on("kokkos+pic", when="+shared ^kokkos~shared")
     with when("+openmp"):
@@ -109,6 +111,7 @@ class Knapformer(CMakePackage, CudaPackage, ROCmPackage):
         return self.compiler_args() + [
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
             self.define_from_variant("KNAPFORMER_ENABLE_FORTRAN", "fortran"),
+            self.define_from_variant("KNAPFORMER_ENABLE_ONEDNN", "onednn"),
             self.define_from_variant("KNAPFORMER_ENABLE_NCCL", "nccl"),
             self.define_from_variant("KNAPFORMER_ENABLE_PERF", "perf"),
             self.define(
