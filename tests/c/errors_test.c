@@ -177,7 +177,7 @@ static const mistake kMistakes[] = {
     {negative_width, KNAPFORMER_ROUTE, "rows[0].row_bytes is -8"},
     {huge_width, KNAPFORMER_ROUTE, "rows[0].row_bytes is 4611686018427387903"},
     {no_type, KNAPFORMER_ROUTE, "rows[0].type is 7"},
-    {only_bytes, KNAPFORMER_ROUTE_SEQUENCES_ADJOINT, "neither float nor double"},
+    {only_bytes, KNAPFORMER_ROUTE_SEQUENCES_ADJOINT, "neither float, double nor bfloat16"},
     {part_of_a_double, KNAPFORMER_ROUTE_SEQUENCES_ADJOINT, "rows of 7 bytes"},
     {overlapping, KNAPFORMER_ROUTE, "output 0 overlaps input 0"}};
 
