@@ -24,6 +24,7 @@ struct Operation {
   std::uint64_t fingerprint = 0;  ///< of what the ranks must agree on: a size, or a hash
 
   friend auto operator<=>(const Operation&, const Operation&) = default;
+  friend bool operator==(const Operation&, const Operation&) = default;
 };
 
 /// The operations that this rank has started on one communicator. Remembers the last of them.
