@@ -25,7 +25,7 @@ template <class T>
 using Weights = DoubleStreamWeights<T>;
 
 template <class T>
-std::array<Weights<T>, 2> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
+std::array<Weights<T>, 2> double_stream_weights(const MMDiTConfig& config, const Vector<T>& flat) {
   model::ParameterViews<T> views("double-stream block", double_stream_parameters(config), flat);
   std::array<Weights<T>, 2> streams;
   for (Weights<T>& w : streams) {
@@ -176,8 +176,8 @@ template <class T>
 DoubleStreamBlock<T>::DoubleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
                                         const Vector<Accumulate<T>>& gradients)
     : config_(config),
-      parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
+      parameters_(double_stream_weights<T>(config, parameters)),
+      gradients_(double_stream_weights<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void DoubleStreamBlock<T>::activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,

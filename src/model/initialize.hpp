@@ -8,6 +8,9 @@
 
 namespace knapformer::model {
 
+/// The standard deviation that weights are drawn with.
+constexpr double kDeviation = 0.02;
+
 /// Draws values[i] around 0 with the standard deviation given, from `seed` and the number
 /// first_counter + i, as the sum of four uniform numbers. Exact up to one rounding, so the same
 /// everywhere.

@@ -9,17 +9,12 @@
 #include <tuple>
 
 #include "model/initialize.hpp"
+#include "model/range.hpp"
 #include "model/require_rows.hpp"
 #include "model/rounded.hpp"
 
 namespace knapformer {
 namespace {
-
-constexpr double kDeviation = 0.02;
-
-Kokkos::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t size) {
-  return {first, first + size};
-}
 
 /// The first row of every sequence of this rank, then the number of rows.
 std::vector<std::int64_t> home_offsets(const Routing& routing) {
@@ -47,16 +42,16 @@ MMDiT<T>::MMDiT(const MMDiTConfig& config, std::uint64_t seed) : config_(config)
   gradients_ = Vector<A>(Kokkos::view_alloc(exec, "KnapFormer::gradients"), size);
   rounded_ = model::rounded_like<T>(exec, parameters_);
   for (const ParameterInfo& info : layout_) {
-    const Vector<A> values = Kokkos::subview(parameters_, range(info.offset, info.size()));
+    const Vector<A> values = Kokkos::subview(parameters_, model::range(info.offset, info.size()));
     if (info.columns > 1) {
-      model::fill_random<A>(exec, seed, static_cast<std::uint64_t>(info.offset), kDeviation,
+      model::fill_random<A>(exec, seed, static_cast<std::uint64_t>(info.offset), model::kDeviation,
                             values);
     } else if (info.name.ends_with("norm/scale")) {
       Kokkos::deep_copy(exec, values, A(1));
     }
   }
   const std::int64_t ends = total_size(mmdit_ends_parameters(config_));
-  const auto first = range(0, ends), rest = range(ends, size - ends);
+  const auto first = model::range(0, ends), rest = model::range(ends, size - ends);
   ends_.emplace(config_, Kokkos::subview(rounded_, first), Kokkos::subview(gradients_, first));
   stack_.emplace(config_, Kokkos::subview(rounded_, rest), Kokkos::subview(gradients_, rest));
   exec.fence("KnapFormer::parameters");  // any instance may use them from now on
@@ -66,7 +61,7 @@ template <class T>
 Vector<Accumulate<T>> MMDiT<T>::named(const Vector<Accumulate<T>>& all,
                                       std::string_view name) const {
   for (const ParameterInfo& info : layout_) {
-    if (info.name == name) return Kokkos::subview(all, range(info.offset, info.size()));
+    if (info.name == name) return Kokkos::subview(all, model::range(info.offset, info.size()));
   }
   throw Error(fmt::format("mmdit: there is no parameter \"{}\"", name));
 }

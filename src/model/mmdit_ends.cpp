@@ -14,10 +14,8 @@
 namespace knapformer {
 namespace {
 
-constexpr std::int64_t kShift = 0, kScale = 1;  // where each part of the modulation is
-
 template <class T>
-MMDiTEndsWeights<T> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
+MMDiTEndsWeights<T> mmdit_ends_weights(const MMDiTConfig& config, const Vector<T>& flat) {
   model::ParameterViews<T> views("mmdit", mmdit_ends_parameters(config), flat);
   MMDiTEndsWeights<T> w;
   w.image_weight = views.matrix();
@@ -62,8 +60,8 @@ template <class T>
 MMDiTEnds<T>::MMDiTEnds(const MMDiTConfig& config, const Vector<T>& parameters,
                         const Vector<Accumulate<T>>& gradients)
     : config_(config),
-      parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
+      parameters_(mmdit_ends_weights<T>(config, parameters)),
+      gradients_(mmdit_ends_weights<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void MMDiTEnds<T>::embed(const Device& exec, const StreamOrder& order,
@@ -117,9 +115,9 @@ void MMDiTEnds<T>::predict(const Device& exec, const StreamOrder& order,
   const std::int64_t d = config_.d_model;
   kernels::linear(exec, saved.conditioning, p.mod_weight, p.mod_bias, saved.modulation);
   kernels::gather_rows(exec, model::stream(order, 1).places, y, saved.image);
-  kernels::modulated_norm(exec, order.image, saved.image, model::part(saved.modulation, kShift, d),
-                          model::part(saved.modulation, kScale, d), config_.eps, saved.normed,
-                          saved.moments);
+  kernels::modulated_norm(
+      exec, order.image, saved.image, model::part(saved.modulation, model::kShift, d),
+      model::part(saved.modulation, model::kScale, d), config_.eps, saved.normed, saved.moments);
   kernels::linear(exec, saved.normed, p.linear_weight, p.linear_bias, out);
 }
 
@@ -134,10 +132,11 @@ void MMDiTEnds<T>::predict_backward(const Device& exec, const StreamOrder& order
   kernels::linear_backward(exec, saved.normed, p.linear_weight, d_out, saved.d_normed,
                            g.linear_weight, g.linear_bias);
   Kokkos::deep_copy(exec, saved.d_image, T(0));
-  kernels::modulated_norm_backward(
-      exec, order.image, saved.image, model::part(saved.modulation, kScale, d), saved.moments,
-      saved.d_normed, saved.d_image, model::part(saved.d_modulation, kShift, d),
-      model::part(saved.d_modulation, kScale, d));
+  kernels::modulated_norm_backward(exec, order.image, saved.image,
+                                   model::part(saved.modulation, model::kScale, d), saved.moments,
+                                   saved.d_normed, saved.d_image,
+                                   model::part(saved.d_modulation, model::kShift, d),
+                                   model::part(saved.d_modulation, model::kScale, d));
   Kokkos::deep_copy(exec, dy, T(0));
   kernels::scatter_rows(exec, model::stream(order, 1).places, saved.d_image, dy);
 }

@@ -11,6 +11,7 @@
 #include <knapformer/model/single_stream_block.hpp>
 
 #include "model/parameter_views.hpp"
+#include "model/range.hpp"
 #include "model/stream_views.hpp"
 
 namespace knapformer {
@@ -18,31 +19,26 @@ namespace {
 
 using kernels::Transpose;
 
-constexpr std::int64_t kShift = 0, kScale = 1, kGate = 2;  // where each part of a modulation is
 constexpr kernels::RopePairs kPairs = kernels::RopePairs::kNeighbours;
 
-Kokkos::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t size) {
-  return {first, first + size};
-}
-
 template <class T>
-SingleStreamWeights<T> weights_of(const MMDiTConfig& config, const Vector<T>& flat) {
+SingleStreamWeights<T> single_stream_weights(const MMDiTConfig& config, const Vector<T>& flat) {
   const std::int64_t d = config.d_model, d_mlp = config.d_mlp;
   model::ParameterViews<T> views("single-stream block", single_stream_parameters(config), flat);
   SingleStreamWeights<T> w;
   w.mod_weight = views.matrix();
   w.mod_bias = views.vector();
   const Matrix<T> linear1 = views.matrix();
-  w.qkv_weight = Kokkos::subview(linear1, range(0, 3 * d), Kokkos::ALL);
-  w.up_weight = Kokkos::subview(linear1, range(3 * d, d_mlp), Kokkos::ALL);
+  w.qkv_weight = Kokkos::subview(linear1, model::range(0, 3 * d), Kokkos::ALL);
+  w.up_weight = Kokkos::subview(linear1, model::range(3 * d, d_mlp), Kokkos::ALL);
   const Vector<T> bias = views.vector();
-  w.qkv_bias = Kokkos::subview(bias, range(0, 3 * d));
-  w.up_bias = Kokkos::subview(bias, range(3 * d, d_mlp));
+  w.qkv_bias = Kokkos::subview(bias, model::range(0, 3 * d));
+  w.up_bias = Kokkos::subview(bias, model::range(3 * d, d_mlp));
   w.q_norm = views.vector();
   w.k_norm = views.vector();
   const Matrix<T> linear2 = views.matrix();
-  w.proj_weight = Kokkos::subview(linear2, Kokkos::ALL, range(0, d));
-  w.down_weight = Kokkos::subview(linear2, Kokkos::ALL, range(d, d_mlp));
+  w.proj_weight = Kokkos::subview(linear2, Kokkos::ALL, model::range(0, d));
+  w.down_weight = Kokkos::subview(linear2, Kokkos::ALL, model::range(d, d_mlp));
   w.out_bias = views.vector();
   return w;
 }
@@ -68,8 +64,8 @@ template <class T>
 SingleStreamBlock<T>::SingleStreamBlock(const MMDiTConfig& config, const Vector<T>& parameters,
                                         const Vector<Accumulate<T>>& gradients)
     : config_(config),
-      parameters_(weights_of<T>(config, parameters)),
-      gradients_(weights_of<Accumulate<T>>(config, gradients)) {}
+      parameters_(single_stream_weights<T>(config, parameters)),
+      gradients_(single_stream_weights<Accumulate<T>>(config, gradients)) {}
 
 template <class T>
 void SingleStreamBlock<T>::activate(const StreamContext<T>& context, const kernels::MatrixIn<T>& x,
@@ -80,9 +76,9 @@ void SingleStreamBlock<T>::activate(const StreamContext<T>& context, const kerne
   const auto& p = parameters_;
   const std::int64_t d = config_.d_model;
   kernels::linear(exec, context.conditioning, p.mod_weight, p.mod_bias, saved.modulation);
-  kernels::modulated_norm(exec, context.order.all, x, model::part(saved.modulation, kShift, d),
-                          model::part(saved.modulation, kScale, d), config_.eps, saved.normed,
-                          saved.moments);
+  kernels::modulated_norm(
+      exec, context.order.all, x, model::part(saved.modulation, model::kShift, d),
+      model::part(saved.modulation, model::kScale, d), config_.eps, saved.normed, saved.moments);
   kernels::linear(exec, saved.normed, p.qkv_weight, p.qkv_bias, saved.qkv);
   kernels::gemm(exec, Transpose::kNo, Transpose::kYes, 1, saved.normed, p.up_weight, 0,
                 saved.hidden);
@@ -101,7 +97,7 @@ void SingleStreamBlock<T>::finish(const StreamContext<T>& context, const kernels
                                   const SingleStreamActivations<T>& saved,
                                   const Matrix<T>& y) const {
   kernels::gated_residual(context.block.exec, context.order.all, saved.out,
-                          model::part(saved.modulation, kGate, config_.d_model), x, y);
+                          model::part(saved.modulation, model::kGate, config_.d_model), x, y);
 }
 
 template <class T>
@@ -116,11 +112,11 @@ void SingleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
   const std::int64_t d = config_.d_model;
   const ChunkOffsets& offsets = context.order.all;
   const Matrix<T> d_modulation =
-      Kokkos::subview(scratch.d_modulation[0], Kokkos::ALL, range(0, 3 * d));
+      Kokkos::subview(scratch.d_modulation[0], Kokkos::ALL, model::range(0, 3 * d));
 
   kernels::gated_residual_backward(exec, offsets, saved.out,
-                                   model::part(saved.modulation, kGate, d), gradient,
-                                   scratch.d_rows, model::part(d_modulation, kGate, d));
+                                   model::part(saved.modulation, model::kGate, d), gradient,
+                                   scratch.d_rows, model::part(d_modulation, model::kGate, d));
   kernels::linear_backward(exec, saved.mixed, p.proj_weight, scratch.d_rows, scratch.mixed,
                            g.proj_weight, g.out_bias);
   kernels::gemm(exec, Transpose::kNo, Transpose::kNo, 1, scratch.d_rows, p.down_weight, 0,
@@ -138,8 +134,9 @@ void SingleStreamBlock<T>::backward(const StreamContext<T>& context, const kerne
   kernels::linear_backward(exec, saved.normed, p.up_weight, scratch.d_hidden, scratch.d_rows,
                            g.up_weight, g.up_bias, 1);
   kernels::modulated_norm_backward(
-      exec, offsets, x, model::part(saved.modulation, kScale, d), saved.moments, scratch.d_rows,
-      gradient, model::part(d_modulation, kShift, d), model::part(d_modulation, kScale, d));
+      exec, offsets, x, model::part(saved.modulation, model::kScale, d), saved.moments,
+      scratch.d_rows, gradient, model::part(d_modulation, model::kShift, d),
+      model::part(d_modulation, model::kScale, d));
   kernels::linear_backward(exec, context.conditioning, p.mod_weight, d_modulation,
                            context.d_conditioning, g.mod_weight, g.mod_bias, 1);
 }

@@ -5,6 +5,8 @@
 
 #include <knapformer/model/stream_order.hpp>
 
+#include "model/range.hpp"
+
 namespace knapformer::model {
 
 /// The rows of one stream among sorted rows, and its chunks.
@@ -16,8 +18,7 @@ struct Stream {
 
   template <class T>
   Matrix<T> of(const Matrix<T>& sorted) const {
-    return Kokkos::subview(
-        sorted, Kokkos::pair<std::int64_t, std::int64_t>(first_row, first_row + rows), Kokkos::ALL);
+    return Kokkos::subview(sorted, range(first_row, rows), Kokkos::ALL);
   }
 };
 
@@ -25,16 +26,17 @@ struct Stream {
 inline Stream stream(const StreamOrder& order, std::size_t which) {
   const std::int64_t first = which == 0 ? 0 : order.text_rows;
   const std::int64_t rows = which == 0 ? order.text_rows : order.image_rows;
-  return {
-      first, rows, which == 0 ? order.text : order.image,
-      Kokkos::subview(order.rows, Kokkos::pair<std::int64_t, std::int64_t>(first, first + rows))};
+  return {first, rows, which == 0 ? order.text : order.image,
+          Kokkos::subview(order.rows, range(first, rows))};
 }
+
+/// The parts of a modulation, in this order; the last layer has no gate.
+enum ModulationPart : std::int64_t { kShift, kScale, kGate };
 
 /// The columns of one of the parts of width d that lie beside each other.
 template <class T>
 Matrix<T> part(const Matrix<T>& wide, std::int64_t index, std::int64_t d) {
-  return Kokkos::subview(wide, Kokkos::ALL,
-                         Kokkos::pair<std::int64_t, std::int64_t>(index * d, (index + 1) * d));
+  return Kokkos::subview(wide, Kokkos::ALL, range(index * d, d));
 }
 
 }  // namespace knapformer::model

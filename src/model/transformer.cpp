@@ -9,17 +9,12 @@
 #include <utility>
 
 #include "model/initialize.hpp"
+#include "model/range.hpp"
 #include "model/require_rows.hpp"
 #include "model/rounded.hpp"
 
 namespace knapformer {
 namespace {
-
-constexpr double kDeviation = 0.02;
-
-std::pair<std::int64_t, std::int64_t> range(std::int64_t first, std::int64_t size) {
-  return {first, first + size};
-}
 
 /// FLOPs of one block, forward.
 struct BlockFlops {
@@ -68,16 +63,17 @@ Transformer<T>::Transformer(const TransformerConfig& config, std::uint64_t seed)
   for (std::int64_t block = 0; block < config_.layers; ++block) {
     const std::int64_t first = block * block_size_;
     for (const ParameterInfo& info : layout_) {
-      const auto values = Kokkos::subview(parameters_, range(first + info.offset, info.size()));
+      const auto values =
+          Kokkos::subview(parameters_, model::range(first + info.offset, info.size()));
       if (info.columns > 1) {
         model::fill_random<A>(exec, seed, static_cast<std::uint64_t>(first + info.offset),
-                              kDeviation, values);
+                              model::kDeviation, values);
       } else if (info.name.ends_with("norm/weight")) {
         Kokkos::deep_copy(exec, values, A(1));
       }
     }
-    blocks_.emplace_back(config_, Kokkos::subview(rounded_, range(first, block_size_)),
-                         Kokkos::subview(gradients_, range(first, block_size_)));
+    blocks_.emplace_back(config_, Kokkos::subview(rounded_, model::range(first, block_size_)),
+                         Kokkos::subview(gradients_, model::range(first, block_size_)));
     regions_.push_back(fmt::format("KnapFormer::block {}", block));
   }
   exec.fence("KnapFormer::parameters");  // any instance may use them from now on
@@ -91,7 +87,7 @@ Vector<Accumulate<T>> Transformer<T>::named(const Vector<Accumulate<T>>& all, st
   }
   for (const ParameterInfo& info : layout_) {
     if (info.name == name) {
-      return Kokkos::subview(all, range(block * block_size_ + info.offset, info.size()));
+      return Kokkos::subview(all, model::range(block * block_size_ + info.offset, info.size()));
     }
   }
   throw Error(fmt::format("transformer: a block has no parameter \"{}\"", name));
