@@ -16,6 +16,7 @@ namespace knapformer {
 class bfloat16 {
  public:
   bfloat16() = default;
+  /// Rounds to the nearest, ties to even.
   KOKKOS_FUNCTION bfloat16(float value) : bits_(rounded(std::bit_cast<std::uint32_t>(value))) {}
   /// Rounds once: a float halfway between two neighbours gives way to what it was rounded from.
   KOKKOS_FUNCTION explicit bfloat16(double value) {
@@ -25,9 +26,11 @@ class bfloat16 {
     if ((bits & 0xffffU) == 0x8000U && error != 0) bits += (error > 0) == (value > 0) ? 1 : -1;
     bits_ = rounded(bits);
   }
+  /// As from a double.
   template <std::integral I>
   KOKKOS_FUNCTION explicit bfloat16(I value) : bfloat16(static_cast<double>(value)) {}
 
+  /// Exact.
   KOKKOS_FUNCTION operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
   }

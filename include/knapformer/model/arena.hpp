@@ -17,8 +17,11 @@ class Arena {
   /// Hands out arrays one after another. They live as long as the arena is not laid out anew.
   class Cursor {
    public:
+    /// From `base` on; null to count only.
     explicit Cursor(std::byte* base) : base_(base) {}
+    /// The next `n` elements, aligned to 64 bytes.
     Vector<T> vector(std::int64_t n) { return Vector<T>(take<T>(n), n); }
+    /// The next rows * columns elements.
     Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
       return Matrix<T>(take<T>(rows * columns), rows, columns);
     }
@@ -30,10 +33,11 @@ class Arena {
     Vector<Accumulate<T>> wide_vector(std::int64_t n) {
       return Vector<Accumulate<T>>(take<Accumulate<T>>(n), n);
     }
+    /// The same, rows * columns of them.
     Matrix<Accumulate<T>> wide_matrix(std::int64_t rows, std::int64_t columns) {
       return Matrix<Accumulate<T>>(take<Accumulate<T>>(rows * columns), rows, columns);
     }
-    std::int64_t used() const { return used_; }  ///< bytes
+    std::int64_t used() const { return used_; }  ///< bytes handed out, gaps for alignment included
 
    private:
     template <class Element>
@@ -63,6 +67,7 @@ class Arena {
     assign(place);
   }
 
+  /// Of device memory held.
   std::int64_t bytes() const { return static_cast<std::int64_t>(storage_.span()); }
 
  private:

@@ -11,6 +11,8 @@ namespace knapformer {
 /// The parameters of one stream of a double-stream block, or their gradients.
 template <class U>
 struct DoubleStreamWeights {
+  /// @{
+  /// See double_stream_parameters for names and shapes.
   Matrix<U> mod_weight;
   Vector<U> mod_bias;
   Matrix<U> qkv_weight;
@@ -22,6 +24,7 @@ struct DoubleStreamWeights {
   Vector<U> up_bias;
   Matrix<U> down_weight;
   Vector<U> down_bias;
+  /// @}
 };
 
 /// What the backward pass of a double-stream block needs beside its input. Rows are in stream
@@ -29,22 +32,23 @@ struct DoubleStreamWeights {
 template <class T>
 struct DoubleStreamActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
-  std::array<Matrix<T>, 2> modulation;   // [chunks x 6 d_model]
-  Matrix<T> attn_normed;                 // [rows x d_model]
-  Matrix<Accumulate<T>> attn_moments;    // [rows x 2]
-  Matrix<T> qkv;                         // [rows x 3 d_model]
-  Matrix<Accumulate<T>> qk_inverse_rms;  // [rows x 2 heads]
-  HeadActivations<T> heads;
-  Matrix<T> mixed;                    // [rows x d_model]: heads.out, back with the tokens
-  Matrix<T> projected;                // [rows x d_model]
-  Matrix<T> middle;                   // [rows x d_model]: after attention and its residual
-  Matrix<T> mlp_normed;               // [rows x d_model]
-  Matrix<Accumulate<T>> mlp_moments;  // [rows x 2]
-  Matrix<T> hidden;                   // [rows x d_mlp], without its bias
-  Matrix<T> activated;                // [rows x d_mlp]
-  Matrix<T> mlp_out;                  // [rows x d_model]
+  std::array<Matrix<T>, 2> modulation;   ///< [chunks x 6 d_model]
+  Matrix<T> attn_normed;                 ///< [rows x d_model]
+  Matrix<Accumulate<T>> attn_moments;    ///< [rows x 2]
+  Matrix<T> qkv;                         ///< [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;  ///< [rows x 2 heads]
+  HeadActivations<T> heads;              ///< around attention
+  Matrix<T> mixed;                       ///< [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> projected;                   ///< [rows x d_model]
+  Matrix<T> middle;                      ///< [rows x d_model]: after attention and its residual
+  Matrix<T> mlp_normed;                  ///< [rows x d_model]
+  Matrix<Accumulate<T>> mlp_moments;     ///< [rows x 2]
+  Matrix<T> hidden;                      ///< [rows x d_mlp], without its bias
+  Matrix<T> activated;                   ///< [rows x d_mlp]
+  Matrix<T> mlp_out;                     ///< [rows x d_model]
 
  private:
   Arena<T> arena_;

@@ -57,6 +57,7 @@ template <class T>
 class MMDiT {
  public:
   /// Those of the input.
+  /// Those of the input.
   struct Gradients {
     Matrix<T> patches;  ///< [image tokens x d_patch]
     Matrix<T> text;     ///< [text tokens x d_text]
@@ -69,10 +70,12 @@ class MMDiT {
 
   /// All parameters (see mmdit_parameters), and their gradients in the same layout.
   const Vector<Accumulate<T>>& parameters() const { return parameters_; }
+  /// What backward() adds to.
   const Vector<Accumulate<T>>& gradients() const { return gradients_; }
 
   /// One parameter, or its gradient, by its name. Throws Error for an unknown one.
   Vector<Accumulate<T>> parameter(std::string_view name) const;
+  /// The gradient of the same.
   Vector<Accumulate<T>> gradient(std::string_view name) const;
 
   /// Returns the prediction [image tokens x d_patch] for this rank's own image tokens, in the

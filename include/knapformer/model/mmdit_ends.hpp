@@ -12,6 +12,8 @@ namespace knapformer {
 /// The parameters of the ends of an MMDiT, or their gradients.
 template <class U>
 struct MMDiTEndsWeights {
+  /// @{
+  /// See mmdit_ends_parameters for names and shapes.
   Matrix<U> image_weight;
   Vector<U> image_bias;
   Matrix<U> text_weight;
@@ -24,6 +26,7 @@ struct MMDiTEndsWeights {
   Vector<U> mod_bias;
   Matrix<U> linear_weight;
   Vector<U> linear_bias;
+  /// @}
 };
 
 /// What the ends of an MMDiT keep for the backward pass, and what that works in. `order` is that of
@@ -31,24 +34,25 @@ struct MMDiTEndsWeights {
 template <class T>
 struct MMDiTEndsActivations {
   /// Lays out what is below for the sequences and rows of `order`; what was there before is lost.
+  /// Lays out what is below for the sequences and rows of `order`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const StreamOrder& order);
 
-  Matrix<T> sinusoids;            // [sequences x d_time]
-  Matrix<T> time_hidden;          // [sequences x d_model]
-  Matrix<T> time_activated;       // [sequences x d_model]
-  Matrix<T> vec;                  // [sequences x d_model]
-  Matrix<T> conditioning;         // [sequences x d_model]: its SiLU
-  Matrix<T> d_conditioning;       // [sequences x d_model]
-  Matrix<T> sorted;               // [rows x d_model], in stream order; its gradient later
-  Matrix<T> image;                // [image rows x d_model]: what the blocks gave
-  Matrix<T> modulation;           // [sequences x 2 d_model]
-  Matrix<T> d_modulation;         // [sequences x 2 d_model]
-  Matrix<T> normed;               // [image rows x d_model]
-  Matrix<Accumulate<T>> moments;  // [image rows x 2]
-  Matrix<T> d_normed;             // [image rows x d_model]
-  Matrix<T> d_image;              // [image rows x d_model]
-  Matrix<T> d_sequences;          // [sequences x d_model]
-  Matrix<T> d_sinusoids;          // [sequences x d_time]
+  Matrix<T> sinusoids;            ///< [sequences x d_time]
+  Matrix<T> time_hidden;          ///< [sequences x d_model]
+  Matrix<T> time_activated;       ///< [sequences x d_model]
+  Matrix<T> vec;                  ///< [sequences x d_model]
+  Matrix<T> conditioning;         ///< [sequences x d_model]: its SiLU
+  Matrix<T> d_conditioning;       ///< [sequences x d_model]
+  Matrix<T> sorted;               ///< [rows x d_model], in stream order; its gradient later
+  Matrix<T> image;                ///< [image rows x d_model]: what the blocks gave
+  Matrix<T> modulation;           ///< [sequences x 2 d_model]
+  Matrix<T> d_modulation;         ///< [sequences x 2 d_model]
+  Matrix<T> normed;               ///< [image rows x d_model]
+  Matrix<Accumulate<T>> moments;  ///< [image rows x 2]
+  Matrix<T> d_normed;             ///< [image rows x d_model]
+  Matrix<T> d_image;              ///< [image rows x d_model]
+  Matrix<T> d_sequences;          ///< [sequences x d_model]
+  Matrix<T> d_sinusoids;          ///< [sequences x d_time]
 
  private:
   Arena<T> arena_;

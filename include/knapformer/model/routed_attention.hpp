@@ -28,33 +28,44 @@ RoutedAttention make_routed_attention(const Device& exec, const Routing& routing
 /// What all blocks share for one packed batch.
 template <class T>
 struct BlockContext {
-  const Device& exec;
-  const Routing& routing;
-  const RoutedAttention& attention;
+  const Device& exec;                     ///< where all of it is enqueued
+  const Routing& routing;                 ///< of the batch
+  const RoutedAttention& attention;       ///< of that routing
   kernels::MatrixIn<Accumulate<T>> rope;  ///< [routed_rows x d_head], see kernels::rope_table
-  const ExchangeObserver& observer;
+  const ExchangeObserver& observer;       ///< may be empty
 };
 
 /// What the backward pass of attention needs: head buffers.
 template <class T>
 struct HeadActivations {
   /// Takes what is below from an arena, for this rank of `routing`.
+  /// Takes what is below from an arena, for this rank of `routing`.
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head);
 
-  Matrix<T> q, k, v, out;             // [head_rows x d_head]
-  Vector<Accumulate<T>> log_sum_exp;  // [head_rows]
+  /// @{
+  /// [head_rows x d_head]
+  Matrix<T> q, k, v, out;
+  /// @}
+  Vector<Accumulate<T>> log_sum_exp;  ///< [head_rows]
 };
 
 /// What one attention at a time works in.
 template <class T>
 struct HeadScratch {
   /// Takes what is below from an arena, for this rank of `routing`.
+  /// Takes what is below from an arena, for this rank of `routing`.
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing,
             const RoutedAttention& attention, std::int64_t d_head);
 
-  HeadRows<T> q, k, v;          // [routed_rows x heads x d_head]; dq, dk, dv in the backward pass
-  Matrix<T> d_out, dq, dk, dv;  // [head_rows x d_head]
-  Vector<Accumulate<T>> workspace;
+  /// @{
+  /// [routed_rows x heads x d_head]; dq, dk, dv in the backward pass
+  HeadRows<T> q, k, v;
+  /// @}
+  /// @{
+  /// [head_rows x d_head]
+  Matrix<T> d_out, dq, dk, dv;
+  /// @}
+  Vector<Accumulate<T>> workspace;  ///< of kernels::attention_backward
 };
 
 /// Ulysses attention: scratch.q, k, v of this rank's tokens go to the ranks that have their heads,

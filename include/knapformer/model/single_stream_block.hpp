@@ -11,6 +11,8 @@ namespace knapformer {
 /// columns, the part of attention and that of the MLP.
 template <class U>
 struct SingleStreamWeights {
+  /// @{
+  /// See single_stream_parameters for names and shapes.
   Matrix<U> mod_weight;
   Vector<U> mod_bias;
   Matrix<U> qkv_weight, up_weight;
@@ -18,24 +20,26 @@ struct SingleStreamWeights {
   Vector<U> q_norm, k_norm;
   Matrix<U> proj_weight, down_weight;
   Vector<U> out_bias;
+  /// @}
 };
 
 /// What the backward pass of a single-stream block needs beside its input.
 template <class T>
 struct SingleStreamActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
-  Matrix<T> modulation;                  // [chunks x 3 d_model]
-  Matrix<T> normed;                      // [rows x d_model]
-  Matrix<Accumulate<T>> moments;         // [rows x 2]
-  Matrix<T> qkv;                         // [rows x 3 d_model]
-  Matrix<Accumulate<T>> qk_inverse_rms;  // [rows x 2 heads]
-  HeadActivations<T> heads;
-  Matrix<T> mixed;      // [rows x d_model]: heads.out, back with the tokens
-  Matrix<T> hidden;     // [rows x d_mlp], without its bias
-  Matrix<T> activated;  // [rows x d_mlp]
-  Matrix<T> out;        // [rows x d_model]
+  Matrix<T> modulation;                  ///< [chunks x 3 d_model]
+  Matrix<T> normed;                      ///< [rows x d_model]
+  Matrix<Accumulate<T>> moments;         ///< [rows x 2]
+  Matrix<T> qkv;                         ///< [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;  ///< [rows x 2 heads]
+  HeadActivations<T> heads;              ///< around attention
+  Matrix<T> mixed;                       ///< [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> hidden;                      ///< [rows x d_mlp], without its bias
+  Matrix<T> activated;                   ///< [rows x d_mlp]
+  Matrix<T> out;                         ///< [rows x d_model]
 
  private:
   Arena<T> arena_;

@@ -55,11 +55,13 @@ class Transformer {
 
   /// All parameters, block after block, and their gradients in the same layout.
   const Vector<Accumulate<T>>& parameters() const { return parameters_; }
+  /// What backward() adds to.
   const Vector<Accumulate<T>>& gradients() const { return gradients_; }
 
   /// One parameter of a block, or its gradient, by its name (see block_parameters). Throws Error
   /// for an unknown one.
   Vector<Accumulate<T>> parameter(std::int64_t block, std::string_view name) const;
+  /// The gradient of the same.
   Vector<Accumulate<T>> gradient(std::int64_t block, std::string_view name) const;
 
   /// Of parameters(), and of what they are rounded to.

@@ -19,6 +19,8 @@ struct BlockParameters {
 
   /// @{
   /// See block_parameters for names and shapes.
+  /// @{
+  /// See block_parameters for names and shapes.
   Vector<T> attn_norm;
   Matrix<T> qkv_weight;
   Vector<T> qkv_bias;
@@ -31,27 +33,30 @@ struct BlockParameters {
   Matrix<T> down_weight;
   Vector<T> down_bias;
   /// @}
+  /// @}
 };
 
 /// What the backward pass of a block needs beside its input. Reused from step to step.
 template <class T>
 struct BlockActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing);
+  /// Of device memory held.
   /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 
-  Matrix<T> attn_normed;                   // [rows x d_model]
-  Vector<Accumulate<T>> attn_inverse_rms;  // [rows]
-  Matrix<T> qkv;                           // [rows x 3 d_model]
-  Matrix<Accumulate<T>> qk_inverse_rms;    // [rows x 2 heads]
-  HeadActivations<T> heads;
-  Matrix<T> mixed;                        // [rows x d_model]: heads.out, back with the tokens
-  Matrix<T> middle;                       // [rows x d_model]: after attention and its residual
-  Matrix<T> ffn_normed;                   // [rows x d_model]
-  Vector<Accumulate<T>> ffn_inverse_rms;  // [rows]
-  Matrix<T> gate_up;                      // [rows x 2 d_ffn]
-  Matrix<T> gated;                        // [rows x d_ffn]
+  Matrix<T> attn_normed;                   ///< [rows x d_model]
+  Vector<Accumulate<T>> attn_inverse_rms;  ///< [rows]
+  Matrix<T> qkv;                           ///< [rows x 3 d_model]
+  Matrix<Accumulate<T>> qk_inverse_rms;    ///< [rows x 2 heads]
+  HeadActivations<T> heads;                ///< around attention
+  Matrix<T> mixed;                         ///< [rows x d_model]: heads.out, back with the tokens
+  Matrix<T> middle;                        ///< [rows x d_model]: after attention and its residual
+  Matrix<T> ffn_normed;                    ///< [rows x d_model]
+  Vector<Accumulate<T>> ffn_inverse_rms;   ///< [rows]
+  Matrix<T> gate_up;                       ///< [rows x 2 d_ffn]
+  Matrix<T> gated;                         ///< [rows x d_ffn]
 
  private:
   Arena<T> arena_;
@@ -61,8 +66,10 @@ struct BlockActivations {
 template <class T>
 struct BlockScratch {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
+  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
               const RoutedAttention& attention);
+  /// Of device memory held.
   /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 

@@ -14,20 +14,20 @@ inline constexpr std::int64_t kTraceSchemaVersion = 1;
 
 /// What a whole run has in common.
 struct TraceHeader {
-  std::int64_t ranks = 1;       ///< of the world
-  std::int64_t group_size = 1;  ///< ranks of a balancing group; divides `ranks`
-  std::string topology = {};    ///< of each group
-  std::int64_t heads = 0;
-  std::int64_t d_model = 0;
-  std::int64_t layers = 0;
-  double gamma = 0;                ///< of the cost model
-  std::string dtype = {};          ///< of the model: "float", "double" or "bfloat16"
-  std::int64_t threads = 1;        ///< of each rank
-  std::int64_t micro_batches = 1;  ///< of each step
-  std::string loss_mean = {};      ///< what counts alike in the loss: "tokens" or "samples"
-  std::uint64_t seed = 0;
-  std::string data = {};  ///< DataSource::describe()
-  std::string command_line = {};
+  std::int64_t ranks = 1;            ///< of the world
+  std::int64_t group_size = 1;       ///< ranks of a balancing group; divides `ranks`
+  std::string topology = {};         ///< of each group
+  std::int64_t heads = 0;            ///< of the model
+  std::int64_t d_model = 0;          ///< width of the model
+  std::int64_t layers = 0;           ///< of the model
+  double gamma = 0;                  ///< of the cost model
+  std::string dtype = {};            ///< of the model: "float", "double" or "bfloat16"
+  std::int64_t threads = 1;          ///< of each rank
+  std::int64_t micro_batches = 1;    ///< of each step
+  std::string loss_mean = {};        ///< what counts alike in the loss: "tokens" or "samples"
+  std::uint64_t seed = 0;            ///< of the data
+  std::string data = {};             ///< DataSource::describe()
+  std::string command_line = {};     ///< of the run
   std::string library_version = {};  ///< filled in by the writer
   std::string created = {};          ///< filled in by the writer: UTC, as 2025-01-31T23:59:59Z
 
