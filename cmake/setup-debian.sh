@@ -44,6 +44,7 @@ missing_packages() {
   have ninja || echo ninja-build
   have pkg-config || echo pkg-config
   have gfortran || echo gfortran
+  have doxygen || echo doxygen
   if ! have mpicxx || ! have mpirun; then printf '%s\n' libopenmpi-dev openmpi-bin; fi
   if [ "$with" = mpich ] && { ! have mpicxx.mpich || ! have mpiexec.mpich; }; then
     printf '%s\n' libmpich-dev mpich

@@ -36,7 +36,7 @@ esac"
 everything_installed() {
   stub dpkg-query 'case "$*" in *Version*) echo 5.2.2-2 ;; *Status*) echo installed ;; esac'
   local program
-  for program in c++ gfortran cmake ninja pkg-config mpicxx mpirun h5cc; do stub "$program" 'exit 0'; done
+  for program in c++ gfortran doxygen cmake ninja pkg-config mpicxx mpirun h5cc; do stub "$program" 'exit 0'; done
 }
 
 # Runs the script with the variables given; sets output and status.
