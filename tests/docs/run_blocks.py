@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the shell and Python code of the README and the guides, block by block, as a reader would.
 
-All run in one folder that holds the build as `build` and the programs of the guides under the names that they have
-there; `DIR` is an installation. A block without a language is what the shell block before it prints, or lines of that.
+All run in one folder that holds the build as `build`, `perf`, and the programs of the guides under the names that they
+have there; `DIR` is an installation. What builds, submits jobs or runs tests only says what it would do: see stand_ins/.
+A block without a language is what the shell block before it prints, or lines of that.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import sys
 # How a block begins that is not run here, and what runs it instead, or why nothing does.
 ELSEWHERE = {
     "cmake -B build -DKokkos_ROOT=/path/to/kokkos": "`make check` gives these commands, with a Kokkos that CMake finds",
-    "make demo": ".ci/run runs `make check`, and this test is part of it",
     "cmake -B build -DKNAPFORMER_ENABLE_NCCL=ON": "needs a Kokkos with CUDA",
     "spack ": "needs Spack",
 }
@@ -47,13 +47,21 @@ def prepare(given):
     tools = given.work / "tools"
     tools.mkdir(parents=True)
     (given.work / "build").symlink_to(given.build)
+    (given.work / "perf").symlink_to(given.source / "perf")
     for name, source in PROGRAMS.items():
         shutil.copy(given.source / source, given.work / name)
     for name, path in given.tool:
         tool = tools / name
         tool.write_text(f'#!/bin/sh\nexec "{path}" "$@"\n')
         tool.chmod(0o755)
-    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(given.prefix / given.libdir)}
+    for stand_in in (given.source / "tests/docs/stand_ins").iterdir():
+        shutil.copy(stand_in, tools)
+    tests = given.work / "tests"
+    tests.mkdir()
+    (tests / "CTestTestfile.cmake").write_text(f'subdirs("{given.build}")\n')
+    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(given.prefix / given.libdir),
+            "GUIDES_SOURCE": str(given.source), "GUIDES_TESTS": str(tests), "GUIDES_CMAKE": given.cmake,
+            "GUIDES_CTEST": given.ctest, "GUIDES_MAKE": given.make or ""}
 
 
 def run(language, code, given, environment):
@@ -72,6 +80,8 @@ def main():
     parser.add_argument("--libdir", required=True, help="where in the prefix the libraries are")
     parser.add_argument("--tool", action="append", nargs=2, default=[], metavar=("NAME", "PROGRAM"), help="a command")
     parser.add_argument("--without", action="append", default=[], metavar="WORD", help="leave out blocks that have it")
+    for name in ("cmake", "ctest", "make"):
+        parser.add_argument("--" + name, default=shutil.which(name), help="the real program")
     given = parser.parse_args()
     environment = prepare(given)
     failures = []
