@@ -13,6 +13,10 @@
 
 namespace knapformer::test {
 
+/// How near balanced and unbalanced come to each other.
+template <class T>
+inline constexpr double kBalanced = sizeof(T) == 2 ? 0x1p-7 : 1e-10;
+
 /// Every topology of the test for a number of ranks.
 inline std::vector<std::string> topologies(int ranks) {
   const auto text = [](auto... parts) { return join(parts...); };

@@ -17,6 +17,7 @@ struct Outcome {
   std::int64_t moved = 0;
 };
 
+template <class T>
 Outcome run(const Communicator& group, const TransformerConfig& config, const std::string& topology,
             bool balance, const std::vector<std::int64_t>& lengths, std::uint64_t seed) {
   const Device exec;
@@ -26,29 +27,30 @@ Outcome run(const Communicator& group, const TransformerConfig& config, const st
                                   .balance = balance});
   const Routing routing = balancer.prepare(lengths);
   std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(group.rank()));
-  const auto tokens = random_matrix<double>(routing.home_rows(), config.d_model, random);
-  const auto cotangents = random_matrix<double>(routing.home_rows(), config.d_model, random);
-  const Transformer<double> model(config, 1);
+  const auto tokens = random_matrix<T>(routing.home_rows(), config.d_model, random);
+  const auto cotangents = random_matrix<T>(routing.home_rows(), config.d_model, random);
+  const Transformer<T> model(config, 1);
   randomize_parameters(model, seed);
 
-  Saved<double> saved;
+  Saved<T> saved;
   const auto [x, positions] = routing.route(exec, tokens, token_positions(lengths));
   const auto y = routing.reverse_route(exec, model.forward(exec, routing, x, positions, saved));
   const auto dy = routing.reverse_route_adjoint(exec, cotangents);
   const auto dx = routing.route_adjoint(exec, model.backward(exec, routing, dy, saved));
   group.all_reduce_sum(exec, model.gradients());
   exec.fence();
-  return {to_host(y), to_host(dx), to_host(model.gradients()),
+  return {doubles(y), doubles(dx), doubles(model.gradients()),
           routing.plan().report().moved_tokens};
 }
 
 /// Compares all topologies with the home plan. Returns the tokens that moved.
+template <class T = double>
 std::int64_t compare(const TransformerConfig& config,
                      const std::vector<std::vector<std::int64_t>>& lengths, std::uint64_t seed) {
   const Communicator group = world();
   const auto& mine = lengths[static_cast<std::size_t>(group.rank())];
   const std::string home = join("g1n", group.size());
-  const Outcome expected = run(group, config, home, false, mine, seed);
+  const Outcome expected = run<T>(group, config, home, false, mine, seed);
   EXPECT_EQ(expected.moved, 0);
   std::vector<ParameterInfo> layout;
   for (std::int64_t l = 0; l < config.layers; ++l) {
@@ -58,10 +60,10 @@ std::int64_t compare(const TransformerConfig& config,
   std::int64_t moved = 0;
   for (const std::string& topology : topologies(group.size())) {
     SCOPED_TRACE(topology);
-    const Outcome got = run(group, config, topology, true, mine, seed);
-    EXPECT_LE(group_difference(group, got.y, expected.y), 1e-10);
-    EXPECT_LE(group_difference(group, got.dx, expected.dx), 1e-10);
-    EXPECT_LE(gradient_difference(layout, got.gradients, expected.gradients), 1e-10);
+    const Outcome got = run<T>(group, config, topology, true, mine, seed);
+    EXPECT_LE(group_difference(group, got.y, expected.y), kBalanced<T>);
+    EXPECT_LE(group_difference(group, got.dx, expected.dx), kBalanced<T>);
+    EXPECT_LE(gradient_difference(layout, got.gradients, expected.gradients), kBalanced<T>);
     moved += got.moved;
   }
   return moved;
@@ -88,6 +90,13 @@ TEST_P(Balanced, EqualsUnbalanced) {
     }
   }
   EXPECT_TRUE(moved > 0 || world().size() == 1) << "nothing was tested";
+}
+
+TEST_P(Balanced, EqualsUnbalancedInBfloat16) {
+  TransformerConfig config = small_config(5);
+  std::tie(config.causal, config.checkpoint) = GetParam();
+  std::mt19937_64 random(6);
+  compare<bfloat16>(config, draw_lengths(world().size(), random), 6);
 }
 
 TEST(BalancedAtTheEdge, OneSequenceForAll) {

@@ -40,17 +40,19 @@ inline std::vector<std::int64_t> golden_integers(const GoldenFile& file, const s
   return {values.begin(), values.end()};
 }
 
-/// Compares with arrays of a file, and keeps the largest difference.
+/// Compares with arrays of a file, element by element or in norm, and keeps the largest difference.
 class GoldenComparison {
  public:
-  GoldenComparison(const GoldenFile& file, double tolerance) : file_(file), tolerance_(tolerance) {}
+  GoldenComparison(const GoldenFile& file, double tolerance, bool in_norm = false)
+      : file_(file), tolerance_(tolerance), in_norm_(in_norm) {}
   ~GoldenComparison() {
     ::testing::Test::RecordProperty("largest_difference", ::testing::PrintToString(worst_));
   }
 
   template <class T>
   void operator()(const std::string& name, const std::vector<T>& got) {
-    const double error = difference(got, file_.array(name).values);
+    const std::vector<double> expected = file_.array(name).values;
+    const double error = in_norm_ ? norm_error(got, expected) : difference(got, expected);
     EXPECT_LE(error, tolerance_) << name;
     worst_ = std::max(worst_, error);
   }
@@ -68,6 +70,7 @@ class GoldenComparison {
  private:
   const GoldenFile& file_;
   double tolerance_;
+  bool in_norm_;
   double worst_ = 0;
 };
 

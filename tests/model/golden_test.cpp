@@ -30,10 +30,10 @@ class Golden : public ::testing::TestWithParam<const char*> {
   }
 
   template <class T>
-  static void compare_gradients(GoldenComparison& compare, const Transformer<T>& model,
-                                const Matrix<T>& dx) {
+  void compare_gradients(GoldenComparison& compare, const Vector<Accumulate<T>>& gradients,
+                         const Matrix<T>& dx) const {
     compare("/grad/input/x", to_host(dx));
-    compare.gradients(block_parameters(model.config()), model.gradients());
+    compare.gradients(block_parameters(config), gradients);
   }
 
   /// The block with the angles of the file.
@@ -41,13 +41,14 @@ class Golden : public ::testing::TestWithParam<const char*> {
   void check_block(double tolerance) {
     const Device exec;
     const Routing routing = home_routing(lengths, config.heads);
-    const Transformer<T> model(config, 1);
-    load_parameters(model);
-    const TransformerBlock<T> block(config, model.parameters(), model.gradients());
+    const Vector<T> parameters = golden_parameters<T>(file, block_parameters(config));
+    const Vector<Accumulate<T>> gradients("KnapFormer::test", parameters.extent(0));
+    const TransformerBlock<T> block(config, parameters, gradients);
 
     const RoutedAttention attention = make_routed_attention(exec, routing, config.causal);
     const ExchangeObserver observer;
-    const BlockContext<T> context{exec, routing, attention, golden_rope<T>(file), observer};
+    const BlockContext<T> context{exec, routing, attention, golden_rope<Accumulate<T>>(file),
+                                  observer};
     BlockActivations<T> activations;
     BlockScratch<T> scratch;
     activations.resize(exec, config, routing);
@@ -57,10 +58,10 @@ class Golden : public ::testing::TestWithParam<const char*> {
     const Matrix<T> y("KnapFormer::test", x.extents.at(0), x.extents.at(1));
     block.activate(context, input, scratch, activations);
     block.finish(context, activations, y);
-    GoldenComparison compare(file, tolerance);
+    GoldenComparison compare(file, tolerance, sizeof(T) == 2);
     compare("/output", to_host(y));
     block.backward(context, input, activations, scratch, gradient);
-    compare_gradients(compare, model, gradient);
+    compare_gradients(compare, gradients, gradient);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Files, Golden,
@@ -72,6 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Files, Golden,
 
 TEST_P(Golden, BlockInDouble) { check_block<double>(1e-10); }
 TEST_P(Golden, BlockInFloat) { check_block<float>(1e-4); }
+TEST_P(Golden, BlockInBfloat16) { check_block<bfloat16>(2e-2); }
 
 /// The stack computes the angles from positions: those of the reference are 0, 1, ... in each
 /// sequence.
@@ -90,7 +92,8 @@ TEST_P(Golden, StackFromPositions) {
   GoldenComparison compare(file, 1e-10);
   compare("/output", to_host(model.forward(exec, routing, input, positions, saved)));
   const Matrix<double> dy = golden_matrix<double>(file.array("/grad/output"));
-  compare_gradients(compare, model, model.backward(exec, routing, dy, saved));
+  const Matrix<double> dx = model.backward(exec, routing, dy, saved);
+  compare_gradients(compare, model.gradients(), dx);
 }
 
 }  // namespace

@@ -36,21 +36,22 @@ std::uint64_t seed_of(const Communicator& group, std::uint64_t seed) {
 }
 
 /// The blocks alone, with the gradients of tokens and conditioning.
+template <class T>
 Outcome run_stack(const Communicator& group, const MMDiTConfig& config, const Routing& routing,
                   const std::vector<std::int64_t>& lengths, std::uint64_t seed) {
   const Device exec;
-  MMDiTBatch batch(config, lengths, seed_of(group, seed));
-  const auto tokens = random_matrix<double>(batch.rows, config.d_model, batch.random);
-  const auto cotangents = random_matrix<double>(batch.rows, config.d_model, batch.random);
-  const auto conditioning =
-      random_matrix<double>(std::ssize(lengths), config.d_model, batch.random);
+  MMDiTBatch<T> batch(config, lengths, seed_of(group, seed));
+  const auto tokens = random_matrix<T>(batch.rows, config.d_model, batch.random);
+  const auto cotangents = random_matrix<T>(batch.rows, config.d_model, batch.random);
+  const auto conditioning = random_matrix<T>(std::ssize(lengths), config.d_model, batch.random);
   const std::int64_t size =
       total_size(mmdit_parameters(config)) - total_size(mmdit_ends_parameters(config));
-  const Vector<double> parameters("KnapFormer::test", size), gradients("KnapFormer::test", size);
+  const Vector<T> parameters("KnapFormer::test", size);
+  const Vector<Accumulate<T>> gradients("KnapFormer::test", size);
   randomize(parameters, seed);
-  const StreamStack<double> stack(config, parameters, gradients);
+  const StreamStack<T> stack(config, parameters, gradients);
 
-  StreamSaved<double> saved;
+  StreamSaved<T> saved;
   const auto [x, positions, modalities] =
       routing.route(exec, tokens, batch.input.positions, batch.input.modalities);
   const auto chunk_conditioning = routing.route_sequences(exec, conditioning);
@@ -62,8 +63,8 @@ Outcome run_stack(const Communicator& group, const MMDiTConfig& config, const Ro
   const auto d_conditioning = routing.route_sequences_adjoint(exec, d.conditioning);
   group.all_reduce_sum(exec, gradients);
   exec.fence();
-  Outcome outcome{.results = {to_host(y), to_host(dx), to_host(d_conditioning)},
-                  .gradients = to_host(gradients)};
+  Outcome outcome{.results = {doubles(y), doubles(dx), doubles(d_conditioning)},
+                  .gradients = doubles(gradients)};
   const auto kinds = to_host(modalities);
   for (const LocalChunk& chunk : routing.chunks()) {
     const auto first = kinds.begin() + chunk.first_row, last = first + chunk.chunk.tokens;
@@ -73,24 +74,26 @@ Outcome run_stack(const Communicator& group, const MMDiTConfig& config, const Ro
 }
 
 /// The whole model, whose conditioning is made by parameters of its own.
+template <class T>
 Outcome run_model(const Communicator& group, const MMDiTConfig& config, const Routing& routing,
                   const std::vector<std::int64_t>& lengths, std::uint64_t seed) {
   const Device exec;
-  const MMDiTBatch batch(config, lengths, seed_of(group, seed));
-  const MMDiT<double> model(config, 1);
+  const MMDiTBatch<T> batch(config, lengths, seed_of(group, seed));
+  const MMDiT<T> model(config, 1);
   randomize(model.parameters(), seed);
-  MMDiTSaved<double> saved;
-  const auto out = to_host(model.forward(exec, routing, batch.input, saved));
+  MMDiTSaved<T> saved;
+  const auto out = doubles(model.forward(exec, routing, batch.input, saved));
   const auto d = model.backward(exec, routing, batch.d_out, saved);
   group.all_reduce_sum(exec, model.gradients());
   exec.fence();
-  return {.results = {out, to_host(d.patches), to_host(d.text)},
-          .gradients = to_host(model.gradients())};
+  return {.results = {out, doubles(d.patches), doubles(d.text)},
+          .gradients = doubles(model.gradients())};
 }
 
 /// Compares all topologies with the home plan.
 Outcome compare(Run run, const MMDiTConfig& config, const std::vector<ParameterInfo>& layout,
-                const std::vector<std::vector<std::int64_t>>& lengths, std::uint64_t seed) {
+                const std::vector<std::vector<std::int64_t>>& lengths, std::uint64_t seed,
+                double tolerance = kBalanced<double>) {
   const Communicator group = world();
   const auto& mine = lengths[static_cast<std::size_t>(group.rank())];
   const auto step = [&](const std::string& topology, bool balance) {
@@ -106,9 +109,9 @@ Outcome compare(Run run, const MMDiTConfig& config, const std::vector<ParameterI
     SCOPED_TRACE(topology);
     const Outcome got = step(topology, true);
     for (std::size_t i = 0; i < expected.results.size(); ++i) {
-      EXPECT_LE(group_difference(group, got.results[i], expected.results[i]), 1e-10) << i;
+      EXPECT_LE(group_difference(group, got.results[i], expected.results[i]), tolerance) << i;
     }
-    EXPECT_LE(gradient_difference(layout, got.gradients, expected.gradients), 1e-10);
+    EXPECT_LE(gradient_difference(layout, got.gradients, expected.gradients), tolerance);
     seen.moved += got.moved;
     seen.one_kind = seen.one_kind || got.one_kind;
   }
@@ -133,10 +136,10 @@ TEST_P(MMDiTBalanced, EqualsUnbalanced) {
       config.checkpoint = GetParam();
       std::mt19937_64 random(seed);
       const auto lengths = draw_lengths(world().size(), random);
-      const Outcome seen = compare(run_stack, config, stack_layout(config), lengths, seed);
+      const Outcome seen = compare(run_stack<double>, config, stack_layout(config), lengths, seed);
       moved += seen.moved;
       one_kind = one_kind || seen.one_kind;
-      compare(run_model, config, mmdit_parameters(config), lengths, seed);
+      compare(run_model<double>, config, mmdit_parameters(config), lengths, seed);
     }
   }
   if (world().size() == 1) return;
@@ -146,15 +149,25 @@ TEST_P(MMDiTBalanced, EqualsUnbalanced) {
   EXPECT_GT(moved, 0) << "nothing was tested";
 }
 
+TEST_P(MMDiTBalanced, EqualsUnbalancedInBfloat16) {
+  MMDiTConfig config = small_mmdit(5);
+  config.checkpoint = GetParam();
+  std::mt19937_64 random(7);
+  const auto lengths = draw_lengths(world().size(), random);
+  constexpr double kTolerance = kBalanced<bfloat16>;
+  compare(run_stack<bfloat16>, config, stack_layout(config), lengths, 7, kTolerance);
+  compare(run_model<bfloat16>, config, mmdit_parameters(config), lengths, 7, kTolerance);
+}
+
 TEST(MMDiTBalancedAtTheEdge, OneSequenceForAllAndNothingAtAll) {
   const MMDiTConfig config = small_mmdit(4);
   std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(world().size()));
-  compare(run_stack, config, stack_layout(config), lengths, 3);
-  compare(run_model, config, mmdit_parameters(config), lengths, 3);
+  compare(run_stack<double>, config, stack_layout(config), lengths, 3);
+  compare(run_model<double>, config, mmdit_parameters(config), lengths, 3);
   for (const std::int64_t length : {0, 1, 40}) {
     lengths.back() = {length};
-    compare(run_stack, config, stack_layout(config), lengths, 4);
-    compare(run_model, config, mmdit_parameters(config), lengths, 4);
+    compare(run_stack<double>, config, stack_layout(config), lengths, 4);
+    compare(run_model<double>, config, mmdit_parameters(config), lengths, 4);
   }
 }
 

@@ -30,6 +30,7 @@ inline MMDiTConfig small_mmdit(std::int64_t heads) {
 }
 
 /// A batch of one rank: sequences begin with text, some have nothing else, some none of it.
+template <class T = double>
 struct MMDiTBatch {
   MMDiTBatch(const MMDiTConfig& config, const std::vector<std::int64_t>& lengths,
              std::uint64_t seed)
@@ -51,16 +52,16 @@ struct MMDiTBatch {
     input.positions = Positions("KnapFormer::test", rows);
     from_host(kinds, input.modalities);
     from_host(coordinates, input.positions);
-    input.patches = random_matrix<double>(rows - text_rows, config.d_patch, random);
-    input.text = random_matrix<double>(text_rows, config.d_text, random);
-    input.times = random_vector<double>(std::ssize(lengths), random);
-    d_out = random_matrix<double>(rows - text_rows, config.d_patch, random);
+    input.patches = random_matrix<T>(rows - text_rows, config.d_patch, random);
+    input.text = random_matrix<T>(text_rows, config.d_text, random);
+    input.times = random_vector<Accumulate<T>>(std::ssize(lengths), random);
+    d_out = random_matrix<T>(rows - text_rows, config.d_patch, random);
   }
 
   std::mt19937_64 random;
   std::int64_t rows = 0, text_rows = 0;
-  MMDiTInput<double> input;
-  Matrix<double> d_out;
+  MMDiTInput<T> input;
+  Matrix<T> d_out;
 };
 
 }  // namespace knapformer::test

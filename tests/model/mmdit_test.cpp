@@ -55,7 +55,7 @@ struct Step {
     small.double_blocks = small.single_blocks = 1;
     return small;
   }();
-  MMDiTBatch batch;
+  MMDiTBatch<> batch;
   Routing routing;
   MMDiT<double> model{config, 1};
   MMDiTSaved<double> saved;

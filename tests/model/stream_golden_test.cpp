@@ -16,7 +16,7 @@ template <class T>
 class StreamGolden {
  public:
   StreamGolden(const std::string& name, double tolerance)
-      : file(golden_directory() + "/" + name), compare(file, tolerance) {
+      : file(golden_directory() + "/" + name), compare(file, tolerance, sizeof(T) == 2) {
     config.d_model = static_cast<std::int64_t>(file.attribute("d_model"));
     config.heads = config.d_model / static_cast<std::int64_t>(file.attribute("d_head"));
     config.eps = file.attribute("layer_norm_eps");
@@ -39,7 +39,7 @@ class StreamGolden {
   }
 
   StreamContext<T> context() const {
-    return {{exec, *routing, attention, golden_rope<T>(file), observer},
+    return {{exec, *routing, attention, golden_rope<Accumulate<T>>(file), observer},
             order,
             conditioning,
             d_conditioning};
@@ -57,7 +57,7 @@ class StreamGolden {
   }
 
   void expect_gradients(const Matrix<T>& dx, const std::vector<ParameterInfo>& layout,
-                        const Vector<T>& gradients) {
+                        const Vector<Accumulate<T>>& gradients) {
     compare("/grad/input/x", to_host(dx));
     kernels::silu_backward(exec, vec, d_conditioning, d_conditioning);
     compare("/grad/input/vec", to_host(d_conditioning));
@@ -82,7 +82,7 @@ void check_double_stream(double tolerance) {
   EXPECT_EQ(golden.order.text_rows, 5);
   const auto layout = double_stream_parameters(golden.config);
   const Vector<T> parameters = golden_parameters<T>(golden.file, layout);
-  const Vector<T> gradients("KnapFormer::test", parameters.extent(0));
+  const Vector<Accumulate<T>> gradients("KnapFormer::test", parameters.extent(0));
   const DoubleStreamBlock<T> block(golden.config, parameters, gradients);
   DoubleStreamActivations<T> saved;
   saved.resize(golden.exec, golden.config, *golden.routing);
@@ -97,13 +97,14 @@ void check_double_stream(double tolerance) {
 
 TEST(StreamGolden, DoubleStreamInDouble) { check_double_stream<double>(1e-10); }
 TEST(StreamGolden, DoubleStreamInFloat) { check_double_stream<float>(1e-4); }
+TEST(StreamGolden, DoubleStreamInBfloat16) { check_double_stream<bfloat16>(2e-2); }
 
 template <class T>
 void check_single_stream(double tolerance) {
   StreamGolden<T> golden("single_stream_block.h5", tolerance);
   const auto layout = single_stream_parameters(golden.config);
   const Vector<T> parameters = golden_parameters<T>(golden.file, layout);
-  const Vector<T> gradients("KnapFormer::test", parameters.extent(0));
+  const Vector<Accumulate<T>> gradients("KnapFormer::test", parameters.extent(0));
   const SingleStreamBlock<T> block(golden.config, parameters, gradients);
   SingleStreamActivations<T> saved;
   saved.resize(golden.exec, golden.config, *golden.routing);
@@ -117,6 +118,7 @@ void check_single_stream(double tolerance) {
 
 TEST(StreamGolden, SingleStreamInDouble) { check_single_stream<double>(1e-10); }
 TEST(StreamGolden, SingleStreamInFloat) { check_single_stream<float>(1e-4); }
+TEST(StreamGolden, SingleStreamInBfloat16) { check_single_stream<bfloat16>(2e-2); }
 
 }  // namespace
 }  // namespace knapformer::test

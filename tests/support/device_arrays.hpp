@@ -31,6 +31,13 @@ std::vector<typename View::non_const_value_type> to_host(const View& view) {
   return out;
 }
 
+/// The same as doubles.
+template <class View>
+std::vector<double> doubles(const View& view) {
+  const auto values = to_host(view);
+  return {values.begin(), values.end()};
+}
+
 template <class View, class U>
 void from_host(const std::vector<U>& values, const View& view) {
   using T = typename View::non_const_value_type;
