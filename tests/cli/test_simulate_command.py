@@ -86,6 +86,16 @@ class Simulate(ProgramTest):
                     predicted, measured = (memory[kind][f"{by}_{figure}"] for by in ("predicted", "measured"))
                     self.assertAlmostEqual(predicted / measured, 1, delta=0.05, msg=f"{placement} {kind} {figure}")
 
+    def test_bfloat16_takes_two_bytes(self):
+        whole, half = (self.run_to_json(2, "--topology", "g2n1", "--dtype", dtype)[0] for dtype in ("float", "bfloat16"))
+        self.assertLess(half["loss_relative_difference"], 2e-2)
+        loss_of = lambda out: out["balanced_steps"][-1]["loss"]
+        self.assertAlmostEqual(loss_of(half) / loss_of(whole), 1, delta=2e-2)
+        of = lambda out, kind: out["memory_bytes_per_rank"]["balanced"][kind]["measured_max"]
+        self.assertEqual(of(half, "parameters"), of(whole, "parameters") * 3 // 2, "float, and rounded")
+        self.assertEqual(of(half, "gradients"), of(whole, "gradients"))
+        self.assertLess(of(half, "activations") / of(whole, "activations"), 0.7)
+
     def test_micro_batches_change_no_loss_and_the_way_to_normalise_does(self):
         def losses(*arguments):
             out, table = self.run_to_json(2, "--dtype", "double", *arguments)
