@@ -137,7 +137,7 @@ Work attention(const AttentionShape& shape, bool backward) {
   const auto work = kernels::make_attention_work(exec(), problems, shape.causal);
   const auto matrix = [&] { return filled_matrix<T>(work.head_rows, shape.d_head); };
   const auto q = matrix(), k = matrix(), v = matrix(), out = matrix();
-  const Vector<T> log_sum_exp("KnapFormer::bench", work.head_rows);
+  const Vector<Accumulate<T>> log_sum_exp("KnapFormer::bench", work.head_rows);
   const auto forward = [=] { kernels::attention(exec(), work, q, k, v, out, log_sum_exp); };
   const double length = static_cast<double>(shape.length);
   const double pairs = length * length / (shape.causal ? 2 : 1) *
@@ -145,8 +145,8 @@ Work attention(const AttentionShape& shape, bool backward) {
   if (!backward) return {4 * pairs, forward};
   forward();
   const auto dout = matrix(), dq = matrix(), dk = matrix(), dv = matrix();
-  const Vector<T> workspace("KnapFormer::bench",
-                            kernels::attention_workspace<T>(work, shape.d_head));
+  const Vector<Accumulate<T>> workspace("KnapFormer::bench",
+                                        kernels::attention_workspace<T>(work, shape.d_head));
   return {10 * pairs, [=] {
             kernels::attention_backward(exec(), work, q, k, v, out, log_sum_exp, dout, workspace,
                                         dq, dk, dv);
@@ -175,7 +175,8 @@ void add_attention(bool set_repetitions, const std::string& type) {
           "/tokens:" + std::to_string(shape.length) + "/heads:" + std::to_string(shape.heads) +
           "/sequences:" + std::to_string(shape.sequences);
       add_case(set_repetitions, name, [=](benchmark::State& state) {
-        compare(state, "ratio_to_gemm", matrix_product<T>(), attention<T>(shape, backward), 4e9);
+        compare(state, "ratio_to_gemm", matrix_product<Accumulate<T>>(),
+                attention<T>(shape, backward), 4e9);
       });
     }
   }
@@ -185,7 +186,8 @@ template <class T>
 Work rms_norm(bool backward) {
   const auto x = filled_matrix<T>(kRows, kWidth), y = filled_matrix<T>(kRows, kWidth);
   const auto weight = filled(Vector<T>("KnapFormer::bench", kWidth));
-  const Vector<T> inverse_rms("KnapFormer::bench", kRows), dweight("KnapFormer::bench", kWidth);
+  const Vector<Accumulate<T>> inverse_rms("KnapFormer::bench", kRows),
+      dweight("KnapFormer::bench", kWidth);
   const auto forward = [=] { kernels::rms_norm(exec(), x, weight, 1e-6, y, inverse_rms); };
   if (!backward) return {bytes_of<T>(2), forward};
   forward();
@@ -197,18 +199,19 @@ Work rms_norm(bool backward) {
 template <class T>
 Work split_qkv(bool backward) {
   constexpr std::int64_t kDHead = 128, kHeads = kWidth / kDHead;
-  const auto qkv = filled_matrix<T>(kRows, 3 * kWidth), rope = filled_matrix<T>(kRows, kDHead);
+  const auto qkv = filled_matrix<T>(kRows, 3 * kWidth);
+  const auto rope = filled_matrix<Accumulate<T>>(kRows, kDHead);
   const auto weight = filled(Vector<T>("KnapFormer::bench", kDHead));
   const auto heads = [] { return filled(HeadRows<T>("KnapFormer::bench", kRows, kHeads, kDHead)); };
   const auto q = heads(), k = heads(), v = heads();
-  const Matrix<T> inverse_rms("KnapFormer::bench", kRows, 2 * kHeads);
+  const Matrix<Accumulate<T>> inverse_rms("KnapFormer::bench", kRows, 2 * kHeads);
   const auto forward = [=] {
     kernels::split_qkv(exec(), qkv, weight, weight, rope, 1e-6, q, k, v, inverse_rms);
   };
   if (!backward) return {bytes_of<T>(6), forward};
   forward();
   const auto dqkv = filled_matrix<T>(kRows, 3 * kWidth);
-  const Vector<T> dweight("KnapFormer::bench", kDHead);
+  const Vector<Accumulate<T>> dweight("KnapFormer::bench", kDHead);
   return {bytes_of<T>(9), [=] {
             kernels::split_qkv_backward(exec(), qkv, weight, weight, rope, inverse_rms, q, k, v,
                                         dqkv, dweight, dweight);
@@ -249,7 +252,7 @@ template <class T>
 Work modulated_norm(bool backward) {
   const auto x = filled_matrix<T>(kRows, kWidth), y = filled_matrix<T>(kRows, kWidth);
   const auto shift = filled_matrix<T>(kChunks, kWidth), scale = filled_matrix<T>(kChunks, kWidth);
-  const Matrix<T> moments("KnapFormer::bench", kRows, 2);
+  const Matrix<Accumulate<T>> moments("KnapFormer::bench", kRows, 2);
   const auto offsets = chunk_offsets();
   const auto forward = [=] {
     kernels::modulated_norm(exec(), offsets, x, shift, scale, 1e-6, y, moments);
@@ -300,10 +303,15 @@ void add_rows(bool set_repetitions, const std::string& type) {
 }
 
 void add_all(bool set_repetitions) {
+  add_case(set_repetitions, "matrix_product/bfloat16", [](benchmark::State& state) {
+    compare(state, "ratio_to_gemm", matrix_product<float>(), matrix_product<bfloat16>(), 4e9);
+  });
   add_attention<float>(set_repetitions, "float");
   add_attention<double>(set_repetitions, "double");
+  add_attention<bfloat16>(set_repetitions, "bfloat16");
   add_rows<float>(set_repetitions, "float");
   add_rows<double>(set_repetitions, "double");
+  add_rows<bfloat16>(set_repetitions, "bfloat16");
 }
 
 }  // namespace
