@@ -49,25 +49,41 @@ AttentionPolicy policy_for(const Device& exec, std::int64_t items, int tiles, in
 }
 
 template <class T>
-void require_packed(const AttentionWork& work, std::int64_t d, const char* name,
+void require_packed(const AttentionWork& work, std::int64_t columns, const char* name,
                     const MatrixIn<T>& view) {
-  require_extents(name, view, {work.head_rows, d});
+  require_extents(name, view, {work.head_rows, columns});
   if (view.size() > 0 && !view.span_is_contiguous()) {
     throw Error(std::string(name) + " has gaps between its rows; attention wants packed rows");
   }
 }
 
+/// Rows of width d of one head's tokens: of its keys and values, or of one of its queries.
+struct HeadPlace {
+  std::int64_t first_row;
+  std::int64_t step;
+};
+KOKKOS_INLINE_FUNCTION HeadPlace keys_of(const AttentionItem& item) {
+  return {item.first_row, item.row_step};
+}
+KOKKOS_INLINE_FUNCTION HeadPlace queries_of(const AttentionItem& item, std::int64_t query_head,
+                                            std::int64_t queries_per_key) {
+  return {item.first_row * queries_per_key + query_head, item.row_step * queries_per_key};
+}
+
 /// A tile of queries against all keys that they see.
 template <class T>
 KOKKOS_INLINE_FUNCTION void attend(const TeamMember& member, const AttentionItem& item, bool causal,
-                                   std::int64_t d, Accumulate<T> scale, const T* q, const T* k,
-                                   const T* v, T* out, Accumulate<T>* log_sum_exp) {
+                                   std::int64_t queries_per_key, std::int64_t d,
+                                   Accumulate<T> scale, const T* q, const T* k, const T* v, T* out,
+                                   Accumulate<T>* log_sum_exp) {
   using A = Accumulate<T>;
-  const std::int64_t distance = item.row_step * d;
+  const HeadPlace keys = keys_of(item);
+  const HeadPlace queries = queries_of(item, item.query_head, queries_per_key);
+  const std::int64_t distance = queries.step * d, key_distance = keys.step * d;
   const int rows = static_cast<int>(item.end - item.begin);
-  const std::int64_t first_row = item.first_row + item.begin * item.row_step;
-  k += item.first_row * d;
-  v += item.first_row * d;
+  const std::int64_t first_row = queries.first_row + item.begin * queries.step;
+  k += keys.first_row * d;
+  v += keys.first_row * d;
   A* const scores = scratch<A>(member, kTile * kTile);
   auto* const states = scratch<SoftmaxState<A>>(member, kTile);
   A* const key_room = room<T>(member, d);  // for values too
@@ -80,11 +96,13 @@ KOKKOS_INLINE_FUNCTION void attend(const TeamMember& member, const AttentionItem
   for (std::int64_t key = 0; key < last_key; key += kTile) {
     const int columns = static_cast<int>(last_key - key < kTile ? last_key - key : kTile);
     const ScoreTile tile{rows, columns, kTile, causal, item.begin - key + 1};
-    const auto k_tile = load_tile(member, columns, d, k + key * distance, distance, key_room);
+    const auto k_tile =
+        load_tile(member, columns, d, k + key * key_distance, key_distance, key_room);
     tile_multiply(member, Transpose::kNo, Transpose::kYes, rows, columns, d, scale, q_tile.data,
                   q_tile.distance, k_tile.data, k_tile.distance, A(0), scores, kTile);
     softmax_tile(member, tile, scores, states, sums.data, sums.distance, key > 0 ? d : 0);
-    const auto v_tile = load_tile(member, columns, d, v + key * distance, distance, key_room);
+    const auto v_tile =
+        load_tile(member, columns, d, v + key * key_distance, key_distance, key_room);
     tile_multiply(member, Transpose::kNo, Transpose::kNo, rows, d, columns, A(1), scores, kTile,
                   v_tile.data, v_tile.distance, key > 0 ? A(1) : A(0), sums.data, sums.distance);
   }
@@ -92,23 +110,26 @@ KOKKOS_INLINE_FUNCTION void attend(const TeamMember& member, const AttentionItem
     A* const own = sums.data + row * sums.distance;
     const A factor = A(1) / states[row].sum;
     for (std::int64_t c = 0; c < d; ++c) own[c] *= factor;
-    log_sum_exp[first_row + row * item.row_step] =
+    log_sum_exp[first_row + row * queries.step] =
         states[row].maximum + Kokkos::log(states[row].sum);
   });
   store_tile(member, rows, d, sums, out + first_row * d, distance);
 }
 
-/// A segment of keys against all queries that see them. dq gathers this segment's part alone.
+/// A segment of keys against all queries that see them, of all heads that share them. dq gathers
+/// this segment's part alone.
 template <class T>
 KOKKOS_INLINE_FUNCTION void attend_backward(const TeamMember& member, const AttentionItem& item,
-                                            bool causal, std::int64_t d, Accumulate<T> scale,
-                                            const T* q, const T* k, const T* v,
+                                            bool causal, std::int64_t queries_per_key,
+                                            std::int64_t d, Accumulate<T> scale, const T* q,
+                                            const T* k, const T* v,
                                             const Accumulate<T>* log_sum_exp, const T* dout,
                                             const Accumulate<T>* delta, Accumulate<T>* dq, T* dk,
                                             T* dv) {
   using A = Accumulate<T>;
   constexpr auto kNo = Transpose::kNo, kYes = Transpose::kYes;
-  const std::int64_t step = item.row_step, distance = step * d;
+  const HeadPlace place = keys_of(item);
+  const std::int64_t key_distance = place.step * d, distance = queries_per_key * key_distance;
   A* const scores = scratch<A>(member, kTile * kTile);
   A* const products = scratch<A>(member, kTile * kTile);
   A* const k_room = room<T>(member, d);
@@ -119,39 +140,43 @@ KOKKOS_INLINE_FUNCTION void attend_backward(const TeamMember& member, const Atte
   A* const dv_room = room<T>(member, d);
   for (std::int64_t key = item.begin; key < item.end; key += kTile) {
     const int columns = static_cast<int>(item.end - key < kTile ? item.end - key : kTile);
-    const std::int64_t key_at = (item.first_row + key * step) * d;
-    const auto keys = load_tile(member, columns, d, k + key_at, distance, k_room);
-    const auto values = load_tile(member, columns, d, v + key_at, distance, v_room);
-    const auto dk_sums = sum_tile(d, dk + key_at, distance, dk_room);
-    const auto dv_sums = sum_tile(d, dv + key_at, distance, dv_room);
+    const std::int64_t key_at = (place.first_row + key * place.step) * d;
+    const auto keys = load_tile(member, columns, d, k + key_at, key_distance, k_room);
+    const auto values = load_tile(member, columns, d, v + key_at, key_distance, v_room);
+    const auto dk_sums = sum_tile(d, dk + key_at, key_distance, dk_room);
+    const auto dv_sums = sum_tile(d, dv + key_at, key_distance, dv_room);
     const std::int64_t first_query = causal ? key : 0;
-    for (std::int64_t query = first_query; query < item.length; query += kTile) {
-      const int rows = static_cast<int>(item.length - query < kTile ? item.length - query : kTile);
-      const std::int64_t query_row = item.first_row + query * step, query_at = query_row * d;
-      const ScoreTile tile{rows, columns, kTile, causal, query - key + 1};
-      const auto queries = load_tile(member, rows, d, q + query_at, distance, q_room);
-      const auto douts = load_tile(member, rows, d, dout + query_at, distance, dout_room);
-      tile_multiply(member, kNo, kYes, rows, columns, d, scale, queries.data, queries.distance,
-                    keys.data, keys.distance, A(0), scores, kTile);
-      tile_multiply(member, kNo, kYes, rows, columns, d, A(1), douts.data, douts.distance,
-                    values.data, values.distance, A(0), products, kTile);
-      softmax_gradient_tile(member, tile, scores, products, log_sum_exp + query_row,
-                            delta + query_row, step);
-      const A beta = query == first_query ? A(0) : A(1);
-      tile_multiply(member, kYes, kNo, columns, d, rows, A(1), scores, kTile, douts.data,
-                    douts.distance, beta, dv_sums.data, dv_sums.distance);
-      tile_multiply(member, kYes, kNo, columns, d, rows, scale, products, kTile, queries.data,
-                    queries.distance, beta, dk_sums.data, dk_sums.distance);
-      tile_multiply(member, kNo, kNo, rows, d, columns, scale, products, kTile, keys.data,
-                    keys.distance, A(1), dq + query_at, distance);
+    for (std::int64_t head = 0; head < queries_per_key; ++head) {
+      const HeadPlace of = queries_of(item, head, queries_per_key);
+      for (std::int64_t query = first_query; query < item.length; query += kTile) {
+        const std::int64_t left = item.length - query;
+        const int rows = static_cast<int>(left < kTile ? left : kTile);
+        const std::int64_t query_row = of.first_row + query * of.step, query_at = query_row * d;
+        const ScoreTile tile{rows, columns, kTile, causal, query - key + 1};
+        const auto queries = load_tile(member, rows, d, q + query_at, distance, q_room);
+        const auto douts = load_tile(member, rows, d, dout + query_at, distance, dout_room);
+        tile_multiply(member, kNo, kYes, rows, columns, d, scale, queries.data, queries.distance,
+                      keys.data, keys.distance, A(0), scores, kTile);
+        tile_multiply(member, kNo, kYes, rows, columns, d, A(1), douts.data, douts.distance,
+                      values.data, values.distance, A(0), products, kTile);
+        softmax_gradient_tile(member, tile, scores, products, log_sum_exp + query_row,
+                              delta + query_row, of.step);
+        const A beta = head == 0 && query == first_query ? A(0) : A(1);
+        tile_multiply(member, kYes, kNo, columns, d, rows, A(1), scores, kTile, douts.data,
+                      douts.distance, beta, dv_sums.data, dv_sums.distance);
+        tile_multiply(member, kYes, kNo, columns, d, rows, scale, products, kTile, queries.data,
+                      queries.distance, beta, dk_sums.data, dk_sums.distance);
+        tile_multiply(member, kNo, kNo, rows, d, columns, scale, products, kTile, keys.data,
+                      keys.distance, A(1), dq + query_at, distance);
+      }
     }
-    store_tile(member, columns, d, dk_sums, dk + key_at, distance);
-    store_tile(member, columns, d, dv_sums, dv + key_at, distance);
+    store_tile(member, columns, d, dk_sums, dk + key_at, key_distance);
+    store_tile(member, columns, d, dv_sums, dv + key_at, key_distance);
   }
 }
 
-/// Where a segment of keys sums its part of dq [head_rows x d], `size` elements: the first in place
-/// if it can, the others in `partial`.
+/// Where a segment of keys sums its part of dq [query rows x d], `size` elements: the first in
+/// place if it can, the others in `partial`.
 template <class T>
 KOKKOS_INLINE_FUNCTION Accumulate<T>* segment_sums(T* dq, Accumulate<T>* partial,
                                                    std::int64_t segment, std::int64_t size) {
@@ -166,12 +191,13 @@ template <class T>
 void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>& q,
                const MatrixIn<T>& k, const MatrixIn<T>& v, const Matrix<T>& out,
                const Vector<Accumulate<T>>& log_sum_exp) {
-  const auto d = static_cast<std::int64_t>(q.extent(1));
-  require_packed<T>(work, d, "attention: q", q);
+  const auto d = static_cast<std::int64_t>(k.extent(1));
+  const std::int64_t queries_per_key = work.queries_per_key;
+  require_packed<T>(work, queries_per_key * d, "attention: q", q);
   require_packed<T>(work, d, "attention: k", k);
   require_packed<T>(work, d, "attention: v", v);
-  require_packed<T>(work, d, "attention: out", out);
-  require_extents("attention: log_sum_exp", log_sum_exp, {work.head_rows});
+  require_packed<T>(work, queries_per_key * d, "attention: out", out);
+  require_extents("attention: log_sum_exp", log_sum_exp, {work.head_rows * queries_per_key});
   if (work.queries.extent(0) == 0) return;
   const auto items = work.queries;
   const bool causal = work.causal;
@@ -180,8 +206,8 @@ void attention(const Device& exec, const AttentionWork& work, const MatrixIn<T>&
       "KnapFormer::attention",
       policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 1, 3, d),
       KOKKOS_LAMBDA(const TeamMember& member) {
-        attend(member, items(member.league_rank()), causal, d, scale, q.data(), k.data(), v.data(),
-               out.data(), log_sum_exp.data());
+        attend(member, items(member.league_rank()), causal, queries_per_key, d, scale, q.data(),
+               k.data(), v.data(), out.data(), log_sum_exp.data());
       });
 }
 
@@ -191,31 +217,33 @@ void attention_backward(const Device& exec, const AttentionWork& work, const Mat
                         const VectorIn<Accumulate<T>>& log_sum_exp, const MatrixIn<T>& dout,
                         const Vector<Accumulate<T>>& workspace, const Matrix<T>& dq,
                         const Matrix<T>& dk, const Matrix<T>& dv) {
-  const auto d = static_cast<std::int64_t>(q.extent(1));
-  require_packed<T>(work, d, "attention_backward: q", q);
+  const auto d = static_cast<std::int64_t>(k.extent(1));
+  const std::int64_t queries_per_key = work.queries_per_key, q_columns = queries_per_key * d;
+  require_packed<T>(work, q_columns, "attention_backward: q", q);
   require_packed<T>(work, d, "attention_backward: k", k);
   require_packed<T>(work, d, "attention_backward: v", v);
-  require_packed<T>(work, d, "attention_backward: out", out);
-  require_packed<T>(work, d, "attention_backward: dout", dout);
-  require_packed<T>(work, d, "attention_backward: dq", dq);
+  require_packed<T>(work, q_columns, "attention_backward: out", out);
+  require_packed<T>(work, q_columns, "attention_backward: dout", dout);
+  require_packed<T>(work, q_columns, "attention_backward: dq", dq);
   require_packed<T>(work, d, "attention_backward: dk", dk);
   require_packed<T>(work, d, "attention_backward: dv", dv);
-  require_extents("attention_backward: log_sum_exp", log_sum_exp, {work.head_rows});
+  const std::int64_t query_rows = work.head_rows * queries_per_key;  // of width d
+  require_extents("attention_backward: log_sum_exp", log_sum_exp, {query_rows});
   require_extents("attention_backward: workspace", workspace, {attention_workspace<T>(work, d)});
   if (work.keys.extent(0) == 0) return;
   const auto items = work.keys;
   const bool causal = work.causal;
   const auto scale = static_cast<Accumulate<T>>(1 / std::sqrt(static_cast<double>(d)));
-  const std::int64_t head_rows = work.head_rows, segments = work.segments, size = head_rows * d;
+  const std::int64_t segments = work.segments, size = query_rows * d;
   using A = Accumulate<T>;
   A* const delta = workspace.data();
-  A* const partial = delta + head_rows;
+  A* const partial = delta + query_rows;
 
   for_each_row(
-      "KnapFormer::attention_delta", exec, head_rows,
+      "KnapFormer::attention_delta", exec, query_rows,
       KOKKOS_LAMBDA(const TeamMember& member, std::int64_t row) {
-        const T* const a = &out(row, 0);
-        const T* const b = &dout(row, 0);
+        const T* const a = out.data() + row * d;
+        const T* const b = dout.data() + row * d;
         delta[row] = lane_sum<A>(member, d, [=](std::int64_t c) { return a[c] * b[c]; });
         for (std::int64_t segment = 0; segment < segments; ++segment) {
           A* const to = segment_sums(dq.data(), partial, segment, size) + row * d;
@@ -227,15 +255,15 @@ void attention_backward(const Device& exec, const AttentionWork& work, const Mat
       policy_for<T>(exec, static_cast<std::int64_t>(items.extent(0)), 2, 6, d),
       KOKKOS_LAMBDA(const TeamMember& member) {
         const AttentionItem item = items(member.league_rank());
-        attend_backward(member, item, causal, d, scale, q.data(), k.data(), v.data(),
-                        log_sum_exp.data(), dout.data(), delta,
+        attend_backward(member, item, causal, queries_per_key, d, scale, q.data(), k.data(),
+                        v.data(), log_sum_exp.data(), dout.data(), delta,
                         segment_sums(dq.data(), partial, item.segment, size), dk.data(), dv.data());
       });
   if (segments == 1 && kInPlace<T>) return;
   for_each_row(
-      "KnapFormer::attention_dq", exec, head_rows,
+      "KnapFormer::attention_dq", exec, query_rows,
       KOKKOS_LAMBDA(const TeamMember& member, std::int64_t row) {
-        T* const to = &dq(row, 0);
+        T* const to = dq.data() + row * d;
         A* const sums = segment_sums(dq.data(), partial, 0, size) + row * d;
         for (std::int64_t segment = 1; segment < segments; ++segment) {
           const A* const from = segment_sums(dq.data(), partial, segment, size) + row * d;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <knapformer/kernels/attention.hpp>
+#include <knapformer/plan/error.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,15 +19,16 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b;
 
 /// The items of one head of a problem, `tokens` each. Last tokens first: with causal attention they
 /// have the most to do as queries.
-void append_items(const AttentionProblem& problem, std::int64_t head, std::int64_t tokens,
-                  std::vector<AttentionItem>& items) {
+void append_items(const AttentionProblem& problem, std::int64_t head, std::int64_t query_head,
+                  std::int64_t tokens, std::vector<AttentionItem>& items) {
   for (std::int64_t part = divide_up(problem.length, tokens) - 1; part >= 0; --part) {
     items.push_back({.first_row = problem.offset + head,
                      .row_step = problem.heads,
                      .length = problem.length,
                      .begin = part * tokens,
                      .end = std::min(problem.length, (part + 1) * tokens),
-                     .segment = part});
+                     .segment = part,
+                     .query_head = query_head});
   }
 }
 
@@ -55,20 +58,28 @@ std::int64_t attention_segments(const Device& exec, std::span<const AttentionPro
 }
 
 AttentionWork make_attention_work(const Device& exec, std::span<const AttentionProblem> problems,
-                                  bool causal, std::int64_t workers, AttentionWork old) {
+                                  bool causal, std::int64_t queries_per_key, std::int64_t workers,
+                                  AttentionWork old) {
+  if (queries_per_key < 1) {
+    throw Error("attention: " + std::to_string(queries_per_key) +
+                " query heads for each head of keys; give at least 1");
+  }
   std::vector<AttentionProblem> longest_first(problems.begin(), problems.end());
   std::stable_sort(longest_first.begin(), longest_first.end(),
                    [](const auto& a, const auto& b) { return a.length > b.length; });
 
   AttentionWork work;
   work.causal = causal;
+  work.queries_per_key = queries_per_key;
   work.segments = attention_segments(exec, problems, workers);
   std::vector<AttentionItem> queries, keys;
   for (const AttentionProblem& problem : longest_first) {
     const std::int64_t segment = divide_up(divide_up(problem.length, work.segments), kTile) * kTile;
     for (std::int64_t head = 0; problem.length > 0 && head < problem.heads; ++head) {
-      append_items(problem, head, kTile, queries);
-      append_items(problem, head, segment, keys);
+      for (std::int64_t query_head = 0; query_head < queries_per_key; ++query_head) {
+        append_items(problem, head, query_head, kTile, queries);
+      }
+      append_items(problem, head, 0, segment, keys);
     }
     work.head_rows = std::max(work.head_rows, problem.offset + problem.length * problem.heads);
   }
@@ -90,7 +101,7 @@ AttentionWork make_attention_work(const Device& exec, std::span<const AttentionP
 
 template <class T>
 std::int64_t attention_workspace(const AttentionWork& work, std::int64_t d_head) {
-  return work.head_rows * (1 + (work.segments - kInPlace<T>)*d_head);
+  return work.head_rows * work.queries_per_key * (1 + (work.segments - kInPlace<T>)*d_head);
 }
 
 template std::int64_t attention_workspace<float>(const AttentionWork&, std::int64_t);

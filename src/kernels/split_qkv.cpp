@@ -15,19 +15,24 @@ static void require_split(const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
                           const HeadRowsIn<T>& k, const HeadRowsIn<T>& v, const HeadOrder& order) {
   const auto tokens = static_cast<std::int64_t>(q.extent(0));
   const auto heads = static_cast<std::int64_t>(q.extent(1));
+  const auto kv_heads = static_cast<std::int64_t>(k.extent(1));
   const auto d_head = static_cast<std::int64_t>(q.extent(2));
   const bool placed = order.rows.data() != nullptr;
   const auto rows = placed ? static_cast<std::int64_t>(order.rows.extent(0)) : tokens;
   if (d_head % 2 != 0) {
     throw Error("split_qkv: d_head is " + std::to_string(d_head) + ", RoPE needs an even one");
   }
-  require_extents("split_qkv: qkv", qkv, {rows, 3 * heads * d_head});
+  if (kv_heads > heads) {
+    throw Error("split_qkv: " + std::to_string(kv_heads) + " heads of k for " +
+                std::to_string(heads) + " of q; give at most as many");
+  }
+  require_extents("split_qkv: qkv", qkv, {rows, (heads + 2 * kv_heads) * d_head});
   require_extents("split_qkv: q_weight", q_weight, {d_head});
   require_extents("split_qkv: k_weight", k_weight, {d_head});
   require_extents("split_qkv: rope", rope, {tokens, d_head});
-  require_extents("split_qkv: inverse_rms", inverse_rms, {rows, 2 * heads});
-  require_extents("split_qkv: k", k, {tokens, heads, d_head});
-  require_extents("split_qkv: v", v, {tokens, heads, d_head});
+  require_extents("split_qkv: inverse_rms", inverse_rms, {rows, heads + kv_heads});
+  require_extents("split_qkv: k", k, {tokens, kv_heads, d_head});
+  require_extents("split_qkv: v", v, {tokens, kv_heads, d_head});
 }
 
 /// The elements of pair i of a head.
@@ -97,6 +102,7 @@ void split_rows(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q
                 const HeadRows<T>& q, const HeadRows<T>& k, const HeadRows<T>& v,
                 const Matrix<Accumulate<T>>& inverse_rms, const RowIndex& rows) {
   const auto heads = static_cast<std::int64_t>(q.extent(1));
+  const auto kv_heads = static_cast<std::int64_t>(k.extent(1));
   const auto d_head = static_cast<std::int64_t>(q.extent(2));
   for_each_row(
       "KnapFormer::split_qkv", exec, static_cast<std::int64_t>(qkv.extent(0)) * heads,
@@ -105,10 +111,11 @@ void split_rows(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q
         const std::int64_t token = token_of(rows, row);
         const T* const q_from = &qkv(row, head * d_head);
         const T* const k_from = q_from + heads * d_head;
-        const T* const v_from = k_from + heads * d_head;
+        const T* const v_from = k_from + kv_heads * d_head;
         const Accumulate<T>* const angles = &rope(token, 0);
         inverse_rms(row, head) = norm_and_rotate<kPairs>(
             member, d_head, eps, q_from, q_weight.data(), angles, &q(token, head, 0));
+        if (head >= kv_heads) return;
         inverse_rms(row, heads + head) = norm_and_rotate<kPairs>(
             member, d_head, eps, k_from, k_weight.data(), angles, &k(token, head, 0));
         T* const v_to = &v(token, head, 0);
@@ -123,6 +130,7 @@ void split_rows_backward(const Device& exec, const MatrixIn<T>& qkv, const Vecto
                          const HeadRows<T>& dk, const HeadRowsIn<T>& dv, const Matrix<T>& dqkv,
                          const RowIndex& rows) {
   const auto heads = static_cast<std::int64_t>(dq.extent(1));
+  const auto kv_heads = static_cast<std::int64_t>(dk.extent(1));
   const auto d_head = static_cast<std::int64_t>(dq.extent(2));
   for_each_row(
       "KnapFormer::split_qkv_backward", exec, static_cast<std::int64_t>(qkv.extent(0)) * heads,
@@ -134,9 +142,10 @@ void split_rows_backward(const Device& exec, const MatrixIn<T>& qkv, const Vecto
         const Accumulate<T>* const angles = &rope(token, 0);
         T* const dq_to = &dqkv(row, head * d_head);
         T* const dk_to = dq_to + heads * d_head;
-        T* const dv_to = dk_to + heads * d_head;
+        T* const dv_to = dk_to + kv_heads * d_head;
         norm_and_rotate_backward<kPairs>(member, d_head, q_from, q_weight.data(), angles,
                                          inverse_rms(row, head), &dq(token, head, 0), dq_to);
+        if (head >= kv_heads) return;
         norm_and_rotate_backward<kPairs>(member, d_head, k_from, k_weight.data(), angles,
                                          inverse_rms(row, heads + head), &dk(token, head, 0),
                                          dk_to);

@@ -109,7 +109,7 @@ Matrix<T> StreamStack<T>::forward(const Device& exec, const Routing& routing, co
 
   saved.plan_ = routing.plan().hash();
   saved.order_ = make_stream_order(exec, routing, modalities, std::move(saved.order_));
-  saved.attention_ = make_routed_attention(exec, routing, false, std::move(saved.attention_));
+  saved.attention_ = make_routed_attention(exec, routing, false, 1, std::move(saved.attention_));
   saved.conditioning_ = conditioning;
   lay_out(exec, routing, saved);
   kernels::rope_table(exec, positions, config_.rope_base, config_.rope_axes, saved.rope_);

@@ -28,11 +28,12 @@ BlockFlops flops_of(const TransformerConfig& config, const Routing& routing) {
   const auto d = static_cast<double>(config.d_model), d_ffn = static_cast<double>(config.d_ffn);
   BlockFlops flops;
   flops.down = 2 * rows * d * d_ffn;
-  flops.other = 2 * rows * d * (3 * d + d + 2 * d_ffn);
+  flops.other = 2 * rows * d * (static_cast<double>(config.d_qkv()) + d + 2 * d_ffn);
   for (const AttentionProblem& problem : routing.attention_problems()) {
     const auto length = static_cast<double>(problem.length);
     flops.attention += 4 * length * length * static_cast<double>(config.d_head()) *
-                       static_cast<double>(problem.heads) * (config.causal ? 0.5 : 1);
+                       static_cast<double>(problem.heads * config.queries_per_key()) *
+                       (config.causal ? 0.5 : 1);
   }
   return flops;
 }
@@ -123,7 +124,7 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
                                   const ExchangeObserver& observer) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::Transformer::forward");
   const std::int64_t rows = routing.routed_rows();
-  model::require_heads(routing, "transformer", config_.heads);
+  model::require_heads(routing, "transformer", config_.plan_heads());
   model::require_rows(routing, "transformer: x", x, rows, config_.d_model);
   model::require_rows(routing, "transformer: positions", positions, rows, 3);
 
@@ -137,8 +138,8 @@ Matrix<T> Transformer<T>::forward(const Device& exec, const Routing& routing, co
     for (std::size_t l = 1; l <= layers; ++l)
       saved.inputs_[l] = cursor.matrix(rows, config_.d_model);
   });
-  saved.attention_ =
-      make_routed_attention(exec, routing, config_.causal, std::move(saved.attention_));
+  saved.attention_ = make_routed_attention(exec, routing, config_.causal, config_.queries_per_key(),
+                                           std::move(saved.attention_));
   saved.scratch_.resize(exec, config_, routing, saved.attention_);
   saved.activations_.resize(config_.checkpoint ? std::min<std::size_t>(layers, 1) : layers);
   for (auto& activations : saved.activations_) activations.resize(exec, config_, routing);

@@ -37,9 +37,9 @@ void BlockActivations<T>::resize(const Device& exec, const TransformerConfig& co
   arena_.lay_out(exec, [&](auto& cursor) {
     attn_normed = cursor.matrix(rows, d);
     attn_inverse_rms = cursor.wide_vector(rows);
-    qkv = cursor.matrix(rows, 3 * d);
-    qk_inverse_rms = cursor.wide_matrix(rows, 2 * config.heads);
-    heads.take(cursor, routing, config.d_head());
+    qkv = cursor.matrix(rows, config.d_qkv());
+    qk_inverse_rms = cursor.wide_matrix(rows, config.heads + config.plan_heads());
+    heads.take(cursor, routing, config.d_head(), config.queries_per_key());
     mixed = cursor.matrix(rows, d);
     middle = cursor.matrix(rows, d);
     ffn_normed = cursor.matrix(rows, d);
@@ -57,9 +57,9 @@ void BlockScratch<T>::resize(const Device& exec, const TransformerConfig& config
     heads.take(cursor, routing, attention, config.d_head());
     d_rows = cursor.matrix(rows, d);
     d_gated = cursor.matrix(rows, config.d_ffn);
-    const Vector<T> wide = cursor.vector(rows * std::max(2 * config.d_ffn, 3 * d));
+    const Vector<T> wide = cursor.vector(rows * std::max(2 * config.d_ffn, config.d_qkv()));
     d_gate_up = Matrix<T>(wide.data(), rows, 2 * config.d_ffn);
-    d_qkv = Matrix<T>(wide.data(), rows, 3 * d);
+    d_qkv = Matrix<T>(wide.data(), rows, config.d_qkv());
   });
 }
 

@@ -31,6 +31,11 @@ void check(const TransformerConfig& config) {
                     "width",
                     config.d_model, 2 * config.heads));
   }
+  if (config.kv_heads < 0 || config.heads % config.plan_heads() != 0) {
+    throw Error(
+        fmt::format("transformer: kv_heads is {}, must divide heads, {}, or be 0 for as many",
+                    config.kv_heads, config.heads));
+  }
   if (!(config.rms_eps >= 0 && config.rms_eps < 1)) {
     throw Error(fmt::format("transformer: rms_eps is {}, must be in [0, 1)", config.rms_eps));
   }
@@ -43,8 +48,8 @@ std::vector<ParameterInfo> block_parameters(const TransformerConfig& config) {
   const std::int64_t d = config.d_model, d_head = config.d_head(), d_ffn = config.d_ffn;
   return placed({
       {"attn_norm/weight", d},
-      {"attn/qkv_proj/weight", 3 * d, d},
-      {"attn/qkv_proj/bias", 3 * d},
+      {"attn/qkv_proj/weight", config.d_qkv(), d},
+      {"attn/qkv_proj/bias", config.d_qkv()},
       {"attn/q_norm/weight", d_head},
       {"attn/k_norm/weight", d_head},
       {"attn/attn_out/weight", d, d},

@@ -40,7 +40,7 @@ double block_seconds(const Device& exec, const TransformerConfig& config,
   const CostModel cost = CostModel::transformer(config.d_model);
   const Routing routing(Communicator(MPI_COMM_SELF), make_home_plan({.topology = alone,
                                                                      .cost = cost,
-                                                                     .heads = config.heads,
+                                                                     .heads = config.plan_heads(),
                                                                      .lengths = lengths,
                                                                      .offsets = offsets}));
   const Batch<T> batch = make_synthetic_batch<T>(exec, lengths, config.d_model, 1, 0, 0);

@@ -15,8 +15,9 @@ struct AttentionPart {
   std::int64_t head_rows = 0;
 
   /// Sums that its backward pass works in, of dq in place where elements are as wide.
-  std::int64_t workspace(const Device& exec, std::int64_t d_head, bool in_place) const {
-    return head_rows * (1 + (kernels::attention_segments(exec, problems) - in_place) * d_head);
+  std::int64_t workspace(const Device& exec, const TransformerConfig& model, bool in_place) const {
+    return head_rows * model.queries_per_key() *
+           (1 + (kernels::attention_segments(exec, problems) - in_place) * model.d_head());
   }
 };
 
@@ -45,23 +46,30 @@ struct RankRows {
   AttentionPart unsplit, split;
 };
 
+/// Elements of a head row: q, k, v and the output, or their gradients.
+std::int64_t head_width(const TransformerConfig& model) {
+  return 2 * (model.queries_per_key() + 1) * model.d_head();
+}
+
 /// Elements of what a block keeps, see BlockActivations.
 std::int64_t block_activations(const TransformerConfig& model, std::int64_t rows,
                                std::int64_t head_rows) {
-  return rows * (7 * model.d_model + 3 * model.d_ffn) + head_rows * 4 * model.d_head();
+  return rows * (4 * model.d_model + model.d_qkv() + 3 * model.d_ffn) +
+         head_rows * head_width(model);
 }
 
 /// Statistics that a block keeps beside them.
 std::int64_t block_statistics(const TransformerConfig& model, std::int64_t rows,
                               std::int64_t head_rows) {
-  return rows * (2 * model.heads + 2) + head_rows;
+  return rows * (model.heads + model.plan_heads() + 2) + head_rows * model.queries_per_key();
 }
 
 /// Elements of what the blocks take turns to work in, see BlockScratch.
 std::int64_t block_scratch(const TransformerConfig& model, std::int64_t rows,
                            std::int64_t head_rows) {
-  return rows * (4 * model.d_model + model.d_ffn + std::max(2 * model.d_ffn, 3 * model.d_model)) +
-         head_rows * 4 * model.d_head();
+  return rows * (model.d_model + model.d_qkv() + model.d_ffn +
+                 std::max(2 * model.d_ffn, model.d_qkv())) +
+         head_rows * head_width(model);
 }
 
 std::int64_t parameters_of(const TransformerConfig& model) {
@@ -87,15 +95,15 @@ MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
   const std::int64_t kept = model.checkpoint ? std::min<std::int64_t>(layers, 1) : layers;
   const auto sum_bytes = std::max<std::int64_t>(element_bytes, sizeof(float));
   const bool in_place = sum_bytes == element_bytes;
-  const std::int64_t workspace = std::max(rows.unsplit.workspace(exec, d_head, in_place),
-                                          rows.split.workspace(exec, d_head, in_place));
+  const std::int64_t workspace = std::max(rows.unsplit.workspace(exec, model, in_place),
+                                          rows.split.workspace(exec, model, in_place));
   const std::int64_t activations = rows.routed * (layers + 1) * d +  // block inputs
                                    kept * block_activations(model, rows.routed, head_rows) +
                                    block_scratch(model, rows.routed, head_rows);
   const std::int64_t sums = rows.routed * d_head +  // angles
                             kept * block_statistics(model, rows.routed, head_rows) + workspace;
   const std::int64_t tokens = 2 * (rows.routed + rows.home) * d;
-  const std::int64_t packed = layers > 0 ? 3 * rows.packed * d_head : 0;
+  const std::int64_t packed = layers > 0 ? (model.queries_per_key() + 2) * rows.packed * d_head : 0;
   const auto position_bytes = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
   const auto scale_bytes = static_cast<std::int64_t>(2 * sizeof(double));  // on host and device
   const std::int64_t packed_bytes = packed * element_bytes;

@@ -170,7 +170,7 @@ BalancerOptions balancer_options(const SimulationOptions& options, const Communi
   }
   return {.topology = options.topology,
           .cost = CostModel::transformer(options.model.d_model, options.gamma),
-          .heads = options.model.heads,
+          .heads = options.model.plan_heads(),
           .balance = balance,
           .machine = std::move(machine),
           .max_tokens_per_rank = options.max_tokens_per_rank,

@@ -52,9 +52,11 @@ std::int64_t bytes_routed(const Routing& routing, const TransformerConfig& model
 template <class T>
 std::int64_t bytes_exchanged(const Routing& routing, const TransformerConfig& model) {
   const auto row = static_cast<std::int64_t>(sizeof(T)) * model.d_head();
+  const std::int64_t out = model.queries_per_key(), qkv = out + 2;  // rows for one head of keys
   const std::int64_t sent = routing.attention_rows_sent(), back = routing.attention_rows_returned();
   const std::int64_t recomputed = model.checkpoint && model.layers > 0 ? model.layers - 1 : 0;
-  return row * ((model.layers + recomputed) * (3 * sent + back) + model.layers * (sent + 3 * back));
+  return row * ((model.layers + recomputed) * (qkv * sent + out * back) +
+                model.layers * (out * sent + qkv * back));
 }
 
 /// Throws Error unless a step begins with the sequences that the step before was told of.

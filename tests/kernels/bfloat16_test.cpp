@@ -179,7 +179,7 @@ TEST(Bfloat16, Attention) {
       compare([&](auto& a) {
         using T = typename std::decay_t<decltype(a)>::Element;
         constexpr std::int64_t kDHead = 40;
-        const auto work = kernels::make_attention_work(a.exec, problems, causal, workers);
+        const auto work = kernels::make_attention_work(a.exec, problems, causal, 1, workers);
         const auto matrix = [&] { return a.matrix(rows, kDHead); };
         const auto q = matrix(), k = matrix(), v = matrix(), out = matrix(), dout = matrix();
         const auto log_sum_exp = a.sums(rows);

@@ -54,9 +54,12 @@ TEST_P(Rows, RmsNorm) {
   expect_gradient("weight", weight, dweight, loss);
 }
 
-TEST_P(Rows, SplitQkv) {
-  constexpr std::int64_t kHeads = 3, kDHead = 10, kHalf = kDHead / 2, kD = kHeads * kDHead;
-  const auto qkv = random_matrix<double>(rows, 3 * kD, random);
+/// split_qkv by its definition, and its gradients by finite differences.
+void check_split_qkv(std::int64_t rows, std::int64_t kv_heads, std::mt19937_64& random) {
+  constexpr std::int64_t kHeads = 3, kDHead = 10, kHalf = kDHead / 2;
+  const Device exec;
+  const std::int64_t width = (kHeads + 2 * kv_heads) * kDHead;
+  const auto qkv = random_matrix<double>(rows, width, random);
   const auto q_weight = random_vector<double>(kDHead, random);
   const auto k_weight = random_vector<double>(kDHead, random);
   const Matrix<double> rope("KnapFormer::test", rows, kDHead);
@@ -67,8 +70,8 @@ TEST_P(Rows, SplitQkv) {
   from_host(coordinates, positions);
   kernels::rope_table(exec, positions, 100.0, {kDHead, 0, 0}, rope);
   const HeadRows<double> q("KnapFormer::test", rows, kHeads, kDHead),
-      k("KnapFormer::test", rows, kHeads, kDHead), v("KnapFormer::test", rows, kHeads, kDHead);
-  const Matrix<double> inverse_rms("KnapFormer::test", rows, 2 * kHeads);
+      k("KnapFormer::test", rows, kv_heads, kDHead), v("KnapFormer::test", rows, kv_heads, kDHead);
+  const Matrix<double> inverse_rms("KnapFormer::test", rows, kHeads + kv_heads);
   const auto split = [&] {
     kernels::split_qkv(exec, qkv, q_weight, k_weight, rope, kEps, q, k, v, inverse_rms);
   };
@@ -77,10 +80,12 @@ TEST_P(Rows, SplitQkv) {
   const auto in = to_host(qkv);
   const std::vector<double> norm_weights[] = {to_host(q_weight), to_host(k_weight)};
   std::vector<double> expected[3];
+  const std::int64_t counts[] = {kHeads, kv_heads, kv_heads};
+  const std::int64_t first[] = {0, kHeads, kHeads + kv_heads};
   for (int which = 0; which < 3; ++which) {
     for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t h = 0; h < kHeads; ++h) {
-        const double* head = &in[static_cast<std::size_t>((3 * i + which) * kD + h * kDHead)];
+      for (std::int64_t h = 0; h < counts[which]; ++h) {
+        const double* head = &in[static_cast<std::size_t>(i * width + (first[which] + h) * kDHead)];
         if (which == 2) {
           expected[2].insert(expected[2].end(), head, head + kDHead);
           continue;
@@ -107,10 +112,10 @@ TEST_P(Rows, SplitQkv) {
   EXPECT_EQ(to_host(v), expected[2]);
 
   const auto dq = random_heads<double>(rows, kHeads, kDHead, random);
-  const auto dk = random_heads<double>(rows, kHeads, kDHead, random);
-  const auto dv = random_heads<double>(rows, kHeads, kDHead, random);
+  const auto dk = random_heads<double>(rows, kv_heads, kDHead, random);
+  const auto dv = random_heads<double>(rows, kv_heads, kDHead, random);
   const auto wq = to_host(dq), wk = to_host(dk), wv = to_host(dv);
-  const Matrix<double> dqkv("KnapFormer::test", rows, 3 * kD);
+  const Matrix<double> dqkv("KnapFormer::test", rows, width);
   const Vector<double> dq_weight("KnapFormer::test", kDHead), dk_weight("KnapFormer::test", kDHead);
   kernels::split_qkv_backward(exec, qkv, q_weight, k_weight, rope, inverse_rms, dq, dk, dv, dqkv,
                               dq_weight, dk_weight);
@@ -122,6 +127,9 @@ TEST_P(Rows, SplitQkv) {
   expect_gradient("q_weight", q_weight, dq_weight, loss);
   expect_gradient("k_weight", k_weight, dk_weight, loss);
 }
+
+TEST_P(Rows, SplitQkv) { check_split_qkv(rows, 3, random); }
+TEST_P(Rows, SplitQkvWithSharedKeys) { check_split_qkv(rows, 1, random); }
 
 /// Pairs of neighbours, and rows that belong elsewhere, are the plain case with its elements and
 /// rows in another order.
@@ -203,6 +211,15 @@ TEST(SplitQkv, RefusesAnOddHead) {
   const Vector<double> weight("KnapFormer::test", 3);
   const HeadRows<double> q("KnapFormer::test", 2, 1, 3);
   EXPECT_THROW(kernels::split_qkv(Device(), qkv, weight, weight, rope, kEps, q, q, q, inverse_rms),
+               Error);
+}
+
+TEST(SplitQkv, RefusesMoreKeysThanQueries) {
+  const Matrix<double> qkv("KnapFormer::test", 2, 10), rope("KnapFormer::test", 2, 2),
+      inverse_rms("KnapFormer::test", 2, 3);
+  const Vector<double> weight("KnapFormer::test", 2);
+  const HeadRows<double> q("KnapFormer::test", 2, 1, 2), k("KnapFormer::test", 2, 2, 2);
+  EXPECT_THROW(kernels::split_qkv(Device(), qkv, weight, weight, rope, kEps, q, k, k, inverse_rms),
                Error);
 }
 

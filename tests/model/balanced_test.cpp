@@ -23,9 +23,12 @@ Outcome run(const Communicator& group, const TransformerConfig& config, const st
   const Device exec;
   const Balancer balancer(group, {.topology = Topology::parse(topology),
                                   .cost = CostModel::transformer(config.d_model),
-                                  .heads = config.heads,
+                                  .heads = config.plan_heads(),
                                   .balance = balance});
   const Routing routing = balancer.prepare(lengths);
+  for (std::int64_t i = 0; i < routing.plan().sequences(); ++i) {
+    EXPECT_LE(std::ssize(routing.plan().chunks(i)), config.plan_heads());
+  }
   std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(group.rank()));
   const auto tokens = random_matrix<T>(routing.home_rows(), config.d_model, random);
   const auto cotangents = random_matrix<T>(routing.home_rows(), config.d_model, random);
@@ -69,8 +72,8 @@ std::int64_t compare(const TransformerConfig& config,
   return moved;
 }
 
-TransformerConfig small_config(std::int64_t heads) {
-  return {.layers = 2, .d_model = 4 * heads, .heads = heads, .d_ffn = 22};
+TransformerConfig small_config(std::int64_t heads, std::int64_t kv_heads = 0) {
+  return {.layers = 2, .d_model = 4 * heads, .heads = heads, .kv_heads = kv_heads, .d_ffn = 22};
 }
 
 class Balanced : public ::testing::TestWithParam<std::pair<bool, bool>> {};
@@ -86,7 +89,7 @@ TEST_P(Balanced, EqualsUnbalanced) {
       TransformerConfig config = small_config(heads);
       std::tie(config.causal, config.checkpoint) = GetParam();
       std::mt19937_64 random(seed);
-      moved += compare(config, draw_lengths(world().size(), random), seed);
+      moved += compare<double>(config, draw_lengths(world().size(), random), seed);
     }
   }
   EXPECT_TRUE(moved > 0 || world().size() == 1) << "nothing was tested";
@@ -99,11 +102,27 @@ TEST_P(Balanced, EqualsUnbalancedInBfloat16) {
   compare<bfloat16>(config, draw_lengths(world().size(), random), 6);
 }
 
+TEST_P(Balanced, EqualsUnbalancedWithSharedKeys) {
+  std::int64_t moved = 0;
+  for (const std::uint64_t seed : {1, 2}) {
+    for (const auto& [heads, kv_heads] : {std::pair(9, 3), std::pair(10, 5), std::pair(4, 1)}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "seed " << seed << ", " << heads << " heads, keys of " << kv_heads);
+      TransformerConfig config = small_config(heads, kv_heads);
+      std::tie(config.causal, config.checkpoint) = GetParam();
+      std::mt19937_64 random(seed);
+      moved += compare<double>(config, draw_lengths(world().size(), random), seed);
+    }
+  }
+  EXPECT_TRUE(moved > 0 || world().size() == 1) << "nothing was tested";
+}
+
 TEST(BalancedAtTheEdge, OneSequenceForAll) {
   for (const std::int64_t length : {1, 3, 40}) {
     std::vector<std::vector<std::int64_t>> lengths(static_cast<std::size_t>(world().size()));
     lengths.back() = {length};
     compare(small_config(9), lengths, 4);
+    compare(small_config(4, 2), lengths, 4);
   }
 }
 

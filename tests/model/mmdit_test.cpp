@@ -7,30 +7,6 @@
 namespace knapformer::test {
 namespace {
 
-/// The slope of loss() along a random direction of `variable`, by differences extrapolated to the
-/// step 0, less that of `gradient`; relative to the size of the gradient.
-template <class View, class Loss>
-double slope_error(const View& variable, const std::vector<double>& gradient, const Loss& loss,
-                   std::mt19937_64& random) {
-  const std::vector<double> values = to_host(variable);
-  const auto direction = random_values(std::ssize(values), random);
-  const auto loss_at = [&](double step) {
-    std::vector<double> moved = values;
-    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
-    from_host(moved, variable);
-    return loss();
-  };
-  constexpr double kStep = 1e-4;
-  const double wide = (loss_at(2 * kStep) - loss_at(-2 * kStep)) / (4 * kStep);
-  const double narrow = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-  from_host(values, variable);
-  const double slope =
-      std::inner_product(direction.begin(), direction.end(), gradient.begin(), 0.0);
-  const double size =
-      std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
-  return std::abs((4 * narrow - wide) / 3 - slope) / (size > 0 ? size : 1);
-}
-
 /// A small model after a forward and a backward pass.
 struct Step {
   explicit Step(const std::vector<std::int64_t>& lengths)
@@ -41,7 +17,7 @@ struct Step {
     d_patches = to_host(d.patches);
     d_text = to_host(d.text);
   }
-  double loss() {
+  long double loss() {
     return dot(model.forward(exec, routing, batch.input, saved), to_host(batch.d_out));
   }
   /// See slope_error.

@@ -13,9 +13,10 @@ TransformerConfig small_config() {
 
 /// A batch on one rank, and what a forward and backward pass make of it.
 struct Batch {
-  explicit Batch(std::vector<std::int64_t> sequence_lengths, std::uint64_t seed = 1)
+  explicit Batch(std::vector<std::int64_t> sequence_lengths, std::uint64_t seed = 1,
+                 std::int64_t plan_heads = small_config().heads)
       : lengths(std::move(sequence_lengths)),
-        routing(home_routing(lengths, small_config().heads)),
+        routing(home_routing(lengths, plan_heads)),
         random(seed),
         x(random_matrix<double>(routing.routed_rows(), 12, random)),
         dy(random_matrix<double>(routing.routed_rows(), 12, random)),
@@ -57,6 +58,133 @@ TEST_P(Gradients, AreThoseOfTheOutput) {
                       model.gradient(block, info.name), loss, 8);
     }
   }
+}
+
+/// Slopes along random directions, of x and of every parameter.
+void differentiate(const TransformerConfig& config, const std::vector<std::int64_t>& lengths) {
+  const Batch batch(lengths, 1, config.plan_heads());
+  const Transformer<double> model(config, 1);
+  randomize_parameters(model, 2);
+  Saved<double> saved;
+  const auto weights = to_host(batch.dy);
+  const auto loss = [&] {
+    return dot(model.forward(batch.exec, batch.routing, batch.x, batch.positions, saved), weights);
+  };
+  loss();
+  const auto dx = to_host(model.backward(batch.exec, batch.routing, batch.dy, saved));
+  std::mt19937_64 random(7);
+  EXPECT_LE(slope_error(batch.x, dx, loss, random), 1e-8);
+  for (const ParameterInfo& info : block_parameters(config)) {
+    const auto gradient = to_host(model.gradient(1, info.name));
+    EXPECT_LE(slope_error(model.parameter(1, info.name), gradient, loss, random), 1e-7)
+        << info.name;
+  }
+}
+
+TEST_P(Gradients, OfLongAndShortSequences) {
+  TransformerConfig config = small_config();
+  std::tie(config.causal, config.checkpoint) = GetParam();
+  for (const std::int64_t kv_heads : {0, 1}) {
+    config.kv_heads = kv_heads;
+    SCOPED_TRACE(kv_heads);
+    differentiate(config, {17, 0, 1000, 1, 2});
+  }
+}
+
+TEST_P(Gradients, WithSharedKeys) {
+  TransformerConfig config = small_config();
+  std::tie(config.causal, config.checkpoint) = GetParam();
+  config.heads = 6;
+  for (const std::int64_t kv_heads : {1, 2, 3}) {
+    config.kv_heads = kv_heads;
+    SCOPED_TRACE(kv_heads);
+    differentiate(config, {4, 0, 1, 2, 17});
+  }
+}
+
+/// The rows of qkv_proj for keys and values in `narrow`, once for each query head that shares them.
+std::vector<double> with_repeated_keys(const TransformerConfig& config,
+                                       const std::vector<double>& narrow) {
+  const auto part = std::ssize(narrow) / config.d_qkv() * config.d_head();  // a head
+  std::vector<double> wide(narrow.begin(), narrow.begin() + config.heads * part);
+  for (std::int64_t kv = 0; kv < 2 * config.kv_heads; ++kv) {
+    const auto from = narrow.begin() + (config.heads + kv) * part;
+    for (std::int64_t i = 0; i < config.queries_per_key(); ++i) {
+      wide.insert(wide.end(), from, from + part);
+    }
+  }
+  return wide;
+}
+
+/// The transpose of with_repeated_keys().
+std::vector<double> with_keys_summed(const TransformerConfig& config,
+                                     const std::vector<double>& wide) {
+  const auto part = std::ssize(wide) / (3 * config.d_model) * config.d_head();
+  std::vector<double> narrow(wide.begin(), wide.begin() + config.heads * part);
+  narrow.resize(static_cast<std::size_t>((config.heads + 2 * config.kv_heads) * part));
+  for (std::int64_t head = 0; head < 2 * config.heads; ++head) {
+    const std::int64_t to = config.heads + head / config.queries_per_key();
+    for (std::int64_t i = 0; i < part; ++i) {
+      narrow[static_cast<std::size_t>(to * part + i)] +=
+          wide[static_cast<std::size_t>((config.heads + head) * part + i)];
+    }
+  }
+  return narrow;
+}
+
+TEST(Transformer, SharedKeysAreRepeatedKeys) {
+  TransformerConfig config = small_config(), repeated = small_config();
+  config.heads = repeated.heads = 6;
+  config.kv_heads = 2;
+  const std::vector<std::int64_t> lengths = {17, 0, 2, 300, 1};
+  const Batch batch(lengths, 1, 2), wide_batch(lengths, 1, 6);
+  const Transformer<double> model(config, 1), wide(repeated, 1);
+  randomize_parameters(model, 2);
+  const auto is_qkv = [](const ParameterInfo& info) {
+    return info.name.find("qkv_proj") != std::string::npos;
+  };
+  for (std::int64_t block = 0; block < config.layers; ++block) {
+    for (const ParameterInfo& info : block_parameters(config)) {
+      const auto values = to_host(model.parameter(block, info.name));
+      from_host(is_qkv(info) ? with_repeated_keys(config, values) : values,
+                wide.parameter(block, info.name));
+    }
+  }
+  Saved<double> saved, wide_saved;
+  const auto y = to_host(model.forward(batch.exec, batch.routing, batch.x, batch.positions, saved));
+  EXPECT_LE(difference(y, to_host(wide.forward(batch.exec, wide_batch.routing, batch.x,
+                                               batch.positions, wide_saved))),
+            1e-13);
+  const auto dx = to_host(model.backward(batch.exec, batch.routing, batch.dy, saved));
+  EXPECT_LE(
+      difference(dx, to_host(wide.backward(batch.exec, wide_batch.routing, batch.dy, wide_saved))),
+      1e-12);
+  for (std::int64_t block = 0; block < config.layers; ++block) {
+    for (const ParameterInfo& info : block_parameters(config)) {
+      const auto gradient = to_host(wide.gradient(block, info.name));
+      EXPECT_LE(difference(to_host(model.gradient(block, info.name)),
+                           is_qkv(info) ? with_keys_summed(config, gradient) : gradient),
+                1e-12)
+          << info.name;
+    }
+  }
+}
+
+TEST(Transformer, AsManyKeysAsHeadsAreAsWithout) {
+  const Batch batch({17, 0, 2});
+  std::vector<std::vector<double>> outcomes[2];
+  for (const std::int64_t kv_heads : {0, 3}) {
+    TransformerConfig config = small_config();
+    config.kv_heads = kv_heads;
+    const Transformer<double> model(config, 1);
+    Saved<double> saved;
+    auto& outcome = outcomes[kv_heads == 0 ? 0 : 1];
+    outcome.push_back(
+        to_host(model.forward(batch.exec, batch.routing, batch.x, batch.positions, saved)));
+    outcome.push_back(to_host(model.backward(batch.exec, batch.routing, batch.dy, saved)));
+    outcome.push_back(to_host(model.gradients()));
+  }
+  EXPECT_EQ(outcomes[0], outcomes[1]);
 }
 
 TEST(Transformer, CheckpointingChangesNothing) {
@@ -165,6 +293,9 @@ TEST(Transformer, CountsItsFlops) {
                    2 * products + 2.5 * attention + recomputed);
   config.causal = true;
   EXPECT_EQ(Transformer<double>(config, 1).forward_flops(batch.routing), products + attention / 2);
+  config.kv_heads = 1;  // as much attention, with k and v of one head in three
+  EXPECT_EQ(Transformer<double>(config, 1).forward_flops(Batch({4, 6}, 1, 1).routing),
+            products - 3 * 2 * 10 * 12 * 16 + attention / 2);
 }
 
 TEST(Transformer, RefusesWhatItCannotBe) {
@@ -179,6 +310,9 @@ TEST(Transformer, RefusesWhatItCannotBe) {
   refuses([](auto& c) { c.heads = 0; });
   refuses([](auto& c) { c.heads = 5; });
   refuses([](auto& c) { c.heads = 4; });  // heads of width 3
+  refuses([](auto& c) { c.kv_heads = -1; });
+  refuses([](auto& c) { c.kv_heads = 2; });
+  refuses([](auto& c) { c.kv_heads = 6; });
   refuses([](auto& c) { c.d_model = 0; });
   refuses([](auto& c) { c.d_ffn = -7; });
   refuses([](auto& c) { c.rms_eps = -1; });
@@ -205,6 +339,12 @@ TEST(Transformer, RefusesOtherShapes) {
                Error);
   EXPECT_THROW(model.backward(batch.exec, home_routing(swapped.lengths, 3), batch.dy, saved), Error)
       << "as many tokens, in other sequences";
+  TransformerConfig shared = small_config();
+  shared.kv_heads = 1;
+  EXPECT_THROW(Transformer<double>(shared, 1).forward(batch.exec, home_routing(batch.lengths, 3),
+                                                      batch.x, batch.positions, saved),
+               Error)
+      << "a plan for the heads of queries";
   EXPECT_THROW(model.parameter(0, "attn/none"), Error);
   EXPECT_THROW(model.gradient(3, "attn_norm/weight"), Error);
 }

@@ -107,10 +107,11 @@ double norm_error(const std::vector<T>& got, const std::vector<U>& expected) {
   return error == 0 ? 0 : std::sqrt(error / scale);
 }
 
+/// As long double, since finite differences are between sums that are nearly the same.
 template <class View>
-double dot(const View& view, const std::vector<double>& weights) {
+long double dot(const View& view, const std::vector<double>& weights) {
   const auto values = to_host(view);
-  double sum = 0;
+  long double sum = 0;
   for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * weights[i];
   return sum;
 }
@@ -135,9 +136,9 @@ void expect_gradient(const std::string& name, const View& variable, const Gradie
       return loss();
     };
     // Two differences, extrapolated to the step 0.
-    const double wide = (loss_at(2 * kStep) - loss_at(-2 * kStep)) / (4 * kStep);
-    const double narrow = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-    expected.push_back((4 * narrow - wide) / 3);
+    const auto wide = (loss_at(2 * kStep) - loss_at(-2 * kStep)) / (4 * kStep);
+    const auto narrow = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    expected.push_back(static_cast<double>((4 * narrow - wide) / 3));
     got.push_back(all[i]);
   }
   from_host(values, variable);

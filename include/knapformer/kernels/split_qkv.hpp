@@ -16,12 +16,12 @@ struct HeadOrder {
   RowIndex rows = {};  ///< row i of qkv is row rows(i) of q, k, v and rope; none: row i
 };
 
-/// From qkv [rows x 3 * heads * d_head], ordered (q, k, v) with the heads one after another inside
-/// each, to q, k, v [tokens x heads x d_head]. Each head of q and k is RMS-normalised, multiplied
-/// by its weight [d_head] and rotated. `rope` [tokens x d_head] holds the cosines of all pairs,
-/// then their sines. `inverse_rms` [rows x 2 * heads] keeps the factors of q, then of k. tokens are
-/// rows unless `order` says where each row belongs; the other rows of q, k, v then stay as they
-/// are.
+/// From qkv [rows x (heads + 2 * kv_heads) * d_head], ordered (q, k, v) with the heads one after
+/// another inside each, to q [tokens x heads x d_head] and k, v [tokens x kv_heads x d_head], with
+/// kv_heads at most heads. Each head of q and k is RMS-normalised, multiplied by its weight
+/// [d_head] and rotated. `rope` [tokens x d_head] holds the cosines of all pairs, then their sines.
+/// `inverse_rms` [rows x heads + kv_heads] keeps the factors of q, then of k. tokens are rows
+/// unless `order` says where each row belongs; the other rows of q, k, v then stay as they are.
 template <class T>
 void split_qkv(const Device& exec, const MatrixIn<T>& qkv, const VectorIn<T>& q_weight,
                const VectorIn<T>& k_weight, const MatrixIn<Accumulate<T>>& rope, double eps,

@@ -32,7 +32,6 @@ struct DoubleStreamWeights {
 template <class T>
 struct DoubleStreamActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
-  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
   std::array<Matrix<T>, 2> modulation;   ///< [chunks x 6 d_model]

@@ -57,7 +57,6 @@ template <class T>
 class MMDiT {
  public:
   /// Those of the input.
-  /// Those of the input.
   struct Gradients {
     Matrix<T> patches;  ///< [image tokens x d_patch]
     Matrix<T> text;     ///< [text tokens x d_text]

@@ -34,7 +34,6 @@ struct MMDiTEndsWeights {
 template <class T>
 struct MMDiTEndsActivations {
   /// Lays out what is below for the sequences and rows of `order`; what was there before is lost.
-  /// Lays out what is below for the sequences and rows of `order`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const StreamOrder& order);
 
   Matrix<T> sinusoids;            ///< [sequences x d_time]

@@ -21,9 +21,10 @@ struct RoutedAttention {
   kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
   kernels::AttentionWork split;    ///< in the others
 };
-/// Takes the memory of `old`, see make_attention_work.
+/// The heads of the plan are those of keys; `queries_per_key` query heads share each of them. Takes
+/// the memory of `old`, see make_attention_work.
 RoutedAttention make_routed_attention(const Device& exec, const Routing& routing, bool causal,
-                                      RoutedAttention old = {});
+                                      std::int64_t queries_per_key = 1, RoutedAttention old = {});
 
 /// What all blocks share for one packed batch.
 template <class T>
@@ -39,32 +40,31 @@ struct BlockContext {
 template <class T>
 struct HeadActivations {
   /// Takes what is below from an arena, for this rank of `routing`.
-  /// Takes what is below from an arena, for this rank of `routing`.
-  void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head);
+  void take(typename Arena<T>::Cursor& cursor, const Routing& routing, std::int64_t d_head,
+            std::int64_t queries_per_key = 1);
 
-  /// @{
-  /// [head_rows x d_head]
-  Matrix<T> q, k, v, out;
-  /// @}
-  Vector<Accumulate<T>> log_sum_exp;  ///< [head_rows]
+  Matrix<T> q;                        ///< [head_rows x queries_per_key * d_head]
+  Matrix<T> k;                        ///< [head_rows x d_head]
+  Matrix<T> v;                        ///< as k
+  Matrix<T> out;                      ///< as q
+  Vector<Accumulate<T>> log_sum_exp;  ///< [head_rows * queries_per_key]
 };
 
 /// What one attention at a time works in.
 template <class T>
 struct HeadScratch {
   /// Takes what is below from an arena, for this rank of `routing`.
-  /// Takes what is below from an arena, for this rank of `routing`.
   void take(typename Arena<T>::Cursor& cursor, const Routing& routing,
             const RoutedAttention& attention, std::int64_t d_head);
 
   /// @{
-  /// [routed_rows x heads x d_head]; dq, dk, dv in the backward pass
+  /// [routed_rows x heads x d_head], of k and v kv_heads; dq, dk, dv in the backward pass
   HeadRows<T> q, k, v;
   /// @}
-  /// @{
-  /// [head_rows x d_head]
-  Matrix<T> d_out, dq, dk, dv;
-  /// @}
+  Matrix<T> d_out;                  ///< [head_rows x queries_per_key * d_head]
+  Matrix<T> dq;                     ///< as d_out
+  Matrix<T> dk;                     ///< [head_rows x d_head]
+  Matrix<T> dv;                     ///< as dk
   Vector<Accumulate<T>> workspace;  ///< of kernels::attention_backward
 };
 

@@ -27,7 +27,6 @@ struct SingleStreamWeights {
 template <class T>
 struct SingleStreamActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
-  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const MMDiTConfig& config, const Routing& routing);
 
   Matrix<T> modulation;                  ///< [chunks x 3 d_model]

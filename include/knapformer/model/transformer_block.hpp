@@ -40,16 +40,14 @@ struct BlockParameters {
 template <class T>
 struct BlockActivations {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
-  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing);
-  /// Of device memory held.
   /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 
   Matrix<T> attn_normed;                   ///< [rows x d_model]
   Vector<Accumulate<T>> attn_inverse_rms;  ///< [rows]
-  Matrix<T> qkv;                           ///< [rows x 3 d_model]
-  Matrix<Accumulate<T>> qk_inverse_rms;    ///< [rows x 2 heads]
+  Matrix<T> qkv;                           ///< [rows x d_qkv]
+  Matrix<Accumulate<T>> qk_inverse_rms;    ///< [rows x heads + kv_heads]
   HeadActivations<T> heads;                ///< around attention
   Matrix<T> mixed;                         ///< [rows x d_model]: heads.out, back with the tokens
   Matrix<T> middle;                        ///< [rows x d_model]: after attention and its residual
@@ -66,10 +64,8 @@ struct BlockActivations {
 template <class T>
 struct BlockScratch {
   /// Lays out what is below for this rank of `routing`; what was there before is lost.
-  /// Lays out what is below for this rank of `routing`; what was there before is lost.
   void resize(const Device& exec, const TransformerConfig& config, const Routing& routing,
               const RoutedAttention& attention);
-  /// Of device memory held.
   /// Of device memory held.
   std::int64_t bytes() const { return arena_.bytes(); }
 
@@ -77,7 +73,7 @@ struct BlockScratch {
   Matrix<T> d_rows;      ///< [rows x d_model]
   Matrix<T> d_gated;     ///< [rows x d_ffn]
   Matrix<T> d_gate_up;   ///< [rows x 2 d_ffn]
-  Matrix<T> d_qkv;       ///< [rows x 3 d_model], in the same memory
+  Matrix<T> d_qkv;       ///< [rows x d_qkv], in the same memory
 
  private:
   Arena<T> arena_;
