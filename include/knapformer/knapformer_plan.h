@@ -74,7 +74,8 @@ typedef struct knapformer_plan_options {
   int64_t d_model;
   double gamma;     /**< weight of attention */
   int64_t constant; /**< of every sequence */
-  int64_t heads;    /**< attention heads of the model (1): no bag splits a sequence further */
+  int64_t heads;    /**< attention heads of the model, those of keys where queries share them (1):
+                         no bag splits a sequence further */
   int64_t balance;  /**< 0: everything stays home */
   knapformer_machine machine;            /**< what times are predicted for */
   int64_t max_tokens_per_rank;           /**< KNAPFORMER_NO_CAP */

@@ -101,7 +101,8 @@ Command add_plan_command(CLI::App& app) {
   plan->add_option("--gamma", options->gamma, "weight of attention in 6 d L + gamma L^2")
       ->capture_default_str();
   plan->add_option("--d-model", options->d_model, "width d of the model")->capture_default_str();
-  plan->add_option("--heads", options->heads, "attention heads of the model")
+  plan->add_option("--heads", options->heads,
+                   "attention heads of the model, those of keys where queries share them")
       ->capture_default_str();
   plan->add_option(
           "--costs", options->costs,

@@ -168,6 +168,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                 .group_size = run.simulation.group_size,
                 .topology = run.simulation.topology.name(),
                 .heads = options.model.heads,
+                .kv_heads = options.model.plan_heads(),
                 .d_model = options.model.d_model,
                 .layers = options.model.layers,
                 .gamma = run.simulation.gamma,
@@ -282,6 +283,11 @@ void add_model_options(CLI::App& simulate, Options& options) {
   model->add_option("--layers", options.model.layers, "transformer blocks")->capture_default_str();
   model->add_option("--d-model", options.model.d_model, "width")->capture_default_str();
   model->add_option("--heads", options.model.heads, "attention heads")->capture_default_str();
+  model
+      ->add_option("--kv-heads", options.model.kv_heads,
+                   "heads of keys and values, each shared by as many of queries; no bag has more "
+                   "ranks (default: as many as heads)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   model
       ->add_option("--d-ffn", options.model.d_ffn,
                    "hidden width of SwiGLU (default: 8/3 of the width)")

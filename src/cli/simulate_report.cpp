@@ -34,6 +34,12 @@ std::string row(const char* name, const Placements& of, const Figure& figure) {
   return fmt::format("{:<38}{:>14}{:>14}\n", name, figure(of.unbalanced), figure(of.balanced));
 }
 
+std::string describe_heads(const TransformerConfig& model) {
+  const std::string heads = plural(model.heads, "head");
+  if (model.queries_per_key() == 1) return heads;
+  return fmt::format("{} ({} of keys)", heads, model.plan_heads());
+}
+
 std::string describe_run(const SimulationReport& report) {
   const TraceHeader& run = report.run;
   const TransformerConfig& model = report.options.model;
@@ -41,10 +47,10 @@ std::string describe_run(const SimulationReport& report) {
       fmt::format("{} with {} each, balancing in groups of {} as {}\n", plural(run.ranks, "rank"),
                   plural(run.threads, "thread"), run.group_size, run.topology);
   out += fmt::format("data   {}\n", run.data);
-  out += fmt::format("model  {}, d {}, {}, {}, {} attention, {}\n", plural(model.layers, "layer"),
-                     model.d_model, plural(model.heads, "head"), run.dtype,
-                     model.causal ? "causal" : "full",
-                     model.checkpoint ? "blocks recomputed in backward" : "activations kept");
+  out +=
+      fmt::format("model  {}, d {}, {}, {}, {} attention, {}\n", plural(model.layers, "layer"),
+                  model.d_model, describe_heads(model), run.dtype, model.causal ? "causal" : "full",
+                  model.checkpoint ? "blocks recomputed in backward" : "activations kept");
   out +=
       fmt::format("cost   6 d L + {:.2f} L^2{}; GEMM peak {:.1f} GFLOP/s a rank{}\n", run.gamma,
                   report.gamma_measured ? " (measured)" : "", report.calibration.gemm_flops / 1e9,
@@ -188,6 +194,7 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"layers", model.layers},
           {"d_model", model.d_model},
           {"heads", model.heads},
+          {"kv_heads", model.plan_heads()},
           {"dtype", run.dtype},
           {"causal", model.causal},
           {"checkpoint", model.checkpoint},

@@ -121,7 +121,9 @@ void add_model_options(CLI::App& tune, Options& options) {
   model->add_option("--gamma", options.gamma, "weight of attention in 6 d L + gamma L^2")
       ->capture_default_str();
   model->add_option("--d-model", options.d_model, "width d of the model")->capture_default_str();
-  model->add_option("--heads", options.heads, "attention heads of the model")
+  model
+      ->add_option("--heads", options.heads,
+                   "attention heads of the model, those of keys where queries share them")
       ->capture_default_str();
 }
 

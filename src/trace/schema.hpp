@@ -44,6 +44,7 @@ inline constexpr std::tuple kHeaderAttributes{
     Attribute{"group_size", &TraceHeader::group_size},
     Attribute{"topology", &TraceHeader::topology},
     Attribute{"heads", &TraceHeader::heads},
+    Attribute{"kv_heads", &TraceHeader::kv_heads},
     Attribute{"d_model", &TraceHeader::d_model},
     Attribute{"layers", &TraceHeader::layers},
     Attribute{"gamma", &TraceHeader::gamma},

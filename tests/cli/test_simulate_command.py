@@ -39,6 +39,16 @@ class Simulate(ProgramTest):
         with open(self.path("out.json")) as file:
             return json.load(file), result.stdout
 
+    def test_shared_keys_travel_less(self):
+        splits = ["--topology", "g2n1"]
+        whole, _ = self.run_to_json(2, *splits)
+        out, table = self.run_to_json(2, *splits, "--kv-heads", "2")
+        self.assertEqual((whole["kv_heads"], out["kv_heads"]), (4, 2))
+        self.assertIn("4 heads (2 of keys)", table)
+        self.assertLess(out["loss_relative_difference"], 1e-5)
+        sent = [run["balanced"]["bytes_exchanged_per_step"] for run in (whole, out)]
+        self.assertAlmostEqual(sent[0] * 3, sent[1] * 4, msg="q and the output as before, half of k and v")
+
     def test_table_and_json_say_the_same(self):
         out, table = self.run_to_json(2, "--trace", self.path("trace.h5"))
         with open(self.path("trace.h5"), "rb") as trace:
@@ -181,6 +191,8 @@ class Simulate(ProgramTest):
         self.bad("--steps", *data, "--steps", "1.5")
         self.bad("heads", *data, "--d-model", "32", "--heads", "5")
         self.bad("heads", *data, "--d-model", "32", "--heads", "0")
+        self.bad("kv_heads is 3", *data, "--d-model", "32", "--heads", "4", "--kv-heads", "3")
+        self.bad("--kv-heads", *data, "--d-model", "32", "--heads", "4", "--kv-heads", "0")
         self.bad("d_model", *data, "--d-model", "-32", "--heads", "4")
         self.bad("--dtype", *data, "--dtype", "half")
         self.bad("gamma", *data, "--gamma", "nan")

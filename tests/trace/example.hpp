@@ -16,6 +16,7 @@ inline TraceHeader example_header(std::int64_t ranks, std::int64_t group_size) {
   header.group_size = group_size;
   header.topology = "g1n2+g2n1";
   header.heads = 24;
+  header.kv_heads = 8;
   header.d_model = 3072;
   header.layers = 57;
   header.gamma = 0.5;

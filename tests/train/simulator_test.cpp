@@ -61,6 +61,17 @@ TEST(Simulate, TrainsTheSameModelWithAndWithoutBalancing) {
   EXPECT_EQ(simulation.unbalanced.front().ranks.size(), static_cast<std::size_t>(world.size()));
 }
 
+TEST(Simulate, TrainsAModelWithSharedKeys) {
+  const Communicator world(MPI_COMM_WORLD);
+  SimulationOptions options = small(world.size());
+  options.model.kv_heads = 2;
+  for (const Topology& topology :
+       {Topology::elastic(), Topology::parse(test::join("g", world.size(), "n1"))}) {
+    options.topology = topology;
+    EXPECT_LT(simulate<double>(world, Device(), Uneven(), options).loss_difference(), 1e-12);
+  }
+}
+
 TEST(Simulate, BalancesWithinEachGroupOfALargerWorld) {
   const Communicator world(MPI_COMM_WORLD);
   if (world.size() % 2 != 0) {

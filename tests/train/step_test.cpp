@@ -33,7 +33,7 @@ class Step : public ::testing::Test {
     return Trainer<float>(world,
                           Balancer(group, {.topology = Topology::parse("elastic"),
                                            .cost = CostModel::transformer(model.d_model, 1),
-                                           .heads = model.heads,
+                                           .heads = model.plan_heads(),
                                            .machine = Machine::without_communication()}),
                           model, {.micro_batches = micro_batches});
   }
@@ -74,17 +74,19 @@ TEST_F(Step, AllocatesNothingInKokkosSpacesOnceTheSizesHaveBeenThere) {
 }
 
 TEST_F(Step, SaysHowMuchMemoryItHoldsAndWillHold) {
-  for (const bool checkpoint : {true, false}) {
-    SCOPED_TRACE(checkpoint);
+  for (const auto& [checkpoint, kv_heads] :
+       {std::pair(true, 0), {false, 0}, {true, 2}, {false, 4}}) {
+    SCOPED_TRACE(join("checkpoint ", checkpoint, ", keys of ", kv_heads));
     TransformerConfig model = kModel;
     model.checkpoint = checkpoint;
+    model.kv_heads = kv_heads;
     const Communicator own = world.split(world.size());
     const Batches parts = batches(2);
     const ToolsRecord record;
     Trainer<float> of(world,
                       Balancer(own, {.topology = Topology::parse("elastic"),
                                      .cost = CostModel::transformer(model.d_model, 1),
-                                     .heads = model.heads,
+                                     .heads = model.plan_heads(),
                                      .machine = Machine::without_communication()}),
                       model, {.micro_batches = 2});
     const StepOutcome outcome = of.step(exec, std::span(parts));

@@ -18,9 +18,11 @@ struct BalancerOptions {
   Topology topology;  ///< which bags exist
   CostModel cost =
       CostModel::transformer(3072);  ///< of a sequence, where prepare() is given no costs
-  std::int64_t heads = 1;  ///< attention heads of the model; no bag splits a sequence further
-  bool balance = true;     ///< false: everything stays home, through the same code
-  Machine machine = {};    ///< what times are predicted for; see PlanRequest for this and the rest
+  /// Attention heads of the model, those of keys and values where several query heads share them
+  /// (GQA); no bag splits a sequence further.
+  std::int64_t heads = 1;
+  bool balance = true;   ///< false: everything stays home, through the same code
+  Machine machine = {};  ///< what times are predicted for; see PlanRequest for this and the rest
   std::int64_t max_tokens_per_rank = PlanRequest::kNoCap;  ///< that a plan gives any rank
   std::int64_t max_attention_tokens_per_rank =
       PlanRequest::kNoCap;  ///< the same in attention: length times share of the heads

@@ -151,8 +151,10 @@ class Routing {
 
   /// @{
   /// q, k, v of this rank's tokens [routed_rows x heads x d_head] to head buffers
-  /// [head_rows x d_head]. Only sequences with a degree above 1 travel: work enqueued on `exec`
-  /// after the start finds the first unsplit_head_rows() rows in place.
+  /// [head_rows x d_head]. Where n query heads share each head of keys, the plan's heads are those
+  /// of keys, and q is [routed_rows x heads x n * d_head] and [head_rows x n * d_head]. Only
+  /// sequences with a degree above 1 travel: work enqueued on `exec` after the start finds the
+  /// first unsplit_head_rows() rows in place.
   auto start_pre_attention(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kPreAttention>(exec, views...);
   }

@@ -18,6 +18,7 @@ struct TraceHeader {
   std::int64_t group_size = 1;       ///< ranks of a balancing group; divides `ranks`
   std::string topology = {};         ///< of each group
   std::int64_t heads = 0;            ///< of the model
+  std::int64_t kv_heads = 0;         ///< of keys and values, which bags split
   std::int64_t d_model = 0;          ///< width of the model
   std::int64_t layers = 0;           ///< of the model
   double gamma = 0;                  ///< of the cost model
