@@ -74,8 +74,7 @@ TEST_F(Step, AllocatesNothingInKokkosSpacesOnceTheSizesHaveBeenThere) {
 }
 
 TEST_F(Step, SaysHowMuchMemoryItHoldsAndWillHold) {
-  for (const auto& [checkpoint, kv_heads] :
-       {std::pair(true, 0), {false, 0}, {true, 2}, {false, 4}}) {
+  for (const auto& [checkpoint, kv_heads] : {std::pair(true, 0), {false, 0}, {true, 2}}) {
     SCOPED_TRACE(join("checkpoint ", checkpoint, ", keys of ", kv_heads));
     TransformerConfig model = kModel;
     model.checkpoint = checkpoint;
