@@ -57,9 +57,11 @@ TEST(GatherRows, ScatterIsItsTranspose) {
 }
 
 TEST(Silu, EqualsTheDefinitionAndItsGradient) {
+  constexpr std::int64_t kRows = 1020;
   std::mt19937_64 random(4);
-  const auto x = random_matrix<double>(3, 37, random), dy = random_matrix<double>(3, 37, random);
-  const Matrix<double> y("KnapFormer::test", 3, 37), dx("KnapFormer::test", 3, 37);
+  const auto x = random_matrix<double>(kRows, 37, random),
+             dy = random_matrix<double>(kRows, 37, random);
+  const Matrix<double> y("KnapFormer::test", kRows, 37), dx("KnapFormer::test", kRows, 37);
   const auto weights = to_host(dy);
   kernels::silu(Device(), x, y);
   std::vector<double> expected;
