@@ -104,8 +104,10 @@ Matrix<T> MMDiT<T>::forward(const Device& exec, const Routing& routing, const MM
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::MMDiT::forward");
   model::require_rows(routing, "mmdit: positions", input.positions, routing.home_rows(), 3);
   model::require_rows(routing, "mmdit: times", input.times, routing.home_sequences(), 1);
-  saved.order_ = routing.group().guard(
-      [&] { return make_stream_order(exec, input.modalities, home_offsets(routing)); });
+  saved.order_ = routing.group().guard([&] {
+    return make_stream_order(exec, input.modalities, home_offsets(routing),
+                             std::move(saved.order_));
+  });
   model::require_rows(routing, "mmdit: patches", input.patches, saved.order_.image_rows,
                       config_.d_patch);
   model::require_rows(routing, "mmdit: text", input.text, saved.order_.text_rows, config_.d_text);

@@ -3,6 +3,7 @@
 
 #include <knapformer/plan/error.hpp>
 #include <model/mmdit_support.hpp>
+#include <support/tools_record.hpp>
 
 namespace knapformer::test {
 namespace {
@@ -94,6 +95,31 @@ TEST(MMDiT, MemoryIsUsedAgain) {
     const auto patches = to_host(model.backward(exec, routing, batch.d_out, used).patches);
     EXPECT_EQ(patches, to_host(model.backward(exec, routing, batch.d_out, fresh).patches));
   }
+}
+
+TEST(MMDiT, AllocatesNothingInKokkosSpacesOnceTheSizesHaveBeenThere) {
+  const MMDiTConfig config = small_mmdit(3);
+  const Device exec;
+  const MMDiT<double> model(config, 1);
+  MMDiTSaved<double> saved;
+  const std::vector<std::int64_t> many{30, 2}, few{4, 9, 1};
+  const MMDiTBatch large(config, many, 1), small(config, few, 1);
+  const Routing large_routing = home_routing(many, config.heads),
+                small_routing = home_routing(few, config.heads);
+  const auto step = [&](const MMDiTBatch<>& batch, const Routing& routing) {
+    model.forward(exec, routing, batch.input, saved);
+    model.backward(exec, routing, batch.d_out, saved);
+  };
+  for (int i = 0; i < 2; ++i) {
+    step(large, large_routing);
+    step(small, small_routing);
+  }
+  const ToolsRecord record;
+  step(large, large_routing);
+  step(small, small_routing);
+  step(large, large_routing);
+  for (const auto& [label, times] : record.allocations) ADD_FAILURE() << times << " of " << label;
+  EXPECT_FALSE(record.kernels.empty());
 }
 
 TEST(MMDiT, PresetsAreModels) {
