@@ -11,12 +11,26 @@ namespace sequence_sum {
 /// Columns that make a team's work.
 constexpr std::int64_t kTileColumns = 1024;
 
+/// Bytes of scratch memory of a team: none where sums are made in place.
+template <class T>
+constexpr int room() {
+  return std::is_same_v<Accumulate<T>, T> ? 0 : kTileColumns * sizeof(Accumulate<T>);
+}
+
+/// Where a team makes its sums. (nvcc takes no such choice inside the kernel.)
+template <class T, class Team>
+KOKKOS_FUNCTION Accumulate<T>* place_of_sums(const Team& team, T* result) {
+  if constexpr (room<T>() == 0) {
+    return result;
+  } else {
+    return static_cast<Accumulate<T>*>(team.team_scratch(0).get_shmem(room<T>()));
+  }
+}
+
 template <class T>
 void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks,
          const ConstRows& arrived, const Rows& sums) {
   using Policy = Kokkos::TeamPolicy<Device>;
-  using Sum = Accumulate<T>;
-  constexpr bool kInPlace = std::is_same_v<Sum, T>;
   const std::int64_t columns = sums.item_bytes / static_cast<std::int64_t>(sizeof(T));
   const std::int64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
   if (sums.rows * tiles <= 0) return;
@@ -28,8 +42,7 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
   auto* out = reinterpret_cast<T*>(sums.data);
   const int vector_length = std::min(32, Policy::vector_length_max());
   auto policy = Policy(exec, static_cast<int>(sums.rows * tiles), Kokkos::AUTO, vector_length);
-  constexpr std::size_t kRoom = kInPlace ? 0 : kTileColumns * sizeof(Sum);
-  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(kRoom)));
+  policy.set_scratch_size(0, Kokkos::PerTeam(room<T>()));
   Kokkos::parallel_for(
       "KnapFormer::sum_terms", policy, KOKKOS_LAMBDA(const Policy::member_type& team) {
         const std::int64_t sequence = team.league_rank() / tiles;
@@ -40,12 +53,7 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
         const std::int64_t end = offsets(sequence + 1);
         const auto range = Kokkos::TeamVectorRange(team, count);
         T* const result = out + sequence * columns + first;
-        Sum* to = nullptr;
-        if constexpr (kInPlace) {
-          to = result;
-        } else {
-          to = static_cast<Sum*>(team.team_scratch(0).get_shmem(kRoom));
-        }
+        Accumulate<T>* const to = place_of_sums(team, result);
         if (begin == end) Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] = 0; });
         // Every element stays with its thread from one term to the next.
         for (std::int64_t k = begin; k < end; ++k) {
@@ -58,7 +66,7 @@ void sum(const Device& exec, const SequenceTerms& terms, const ConstRows& chunks
             Kokkos::parallel_for(range, [&](const std::int64_t i) { to[i] += from[i]; });
           }
         }
-        if constexpr (!kInPlace) {
+        if constexpr (room<T>() != 0) {
           Kokkos::parallel_for(range, [&](const std::int64_t i) { result[i] = to[i]; });
         }
       });
