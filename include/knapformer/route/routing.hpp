@@ -214,7 +214,7 @@ class Routing {
 
   /// @{
   /// Sums the rows of all chunks of a sequence at its home, one after another in bag order, so that
-  /// every run gives the same bits; zeros for a sequence without tokens. float and double.
+  /// every run gives the same bits; zeros for a sequence without tokens. double, float and bfloat16.
   auto start_route_sequences_adjoint(const Device& exec, const RowView auto&... views) const {
     return start_new<Movement::kRouteSequencesAdjoint>(exec, views...);
   }
