@@ -18,6 +18,7 @@
 #include <knapformer/kernels/split_qkv.hpp>
 #include <knapformer/kernels/swiglu.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "medians.hpp"
@@ -91,16 +92,25 @@ Work copy() {
   return {bytes_of<T>(2), [=] { Kokkos::deep_copy(exec(), to, from); }};
 }
 
-// Every iteration runs the roof, then the kernel: both see the same state of the machine. Short
-// kernels are called until they have done `least` FLOPs or bytes.
-void compare(benchmark::State& state, const char* counter, const Work& roof, const Work& kernel,
+/// What a kernel's rate is divided by, and the counter that has the ratio.
+struct Roof {
+  const char* counter;
+  Work work;
+};
+
+// Every iteration runs the roofs, then the kernel: all see the same state of the machine. Short
+// kernels are called until they have done `least` FLOPs or bytes. Groof is the rate of the first.
+void compare(benchmark::State& state, const std::vector<Roof>& roofs, const Work& kernel,
              double least) {
   const auto calls = static_cast<std::int64_t>(std::max(1.0, std::ceil(least / kernel.amount)));
-  roof.call();
+  for (const Roof& roof : roofs) roof.work.call();
   kernel.call();
-  double kernel_seconds = 0, roof_seconds = 0;
+  double kernel_seconds = 0;
+  std::vector<double> roof_seconds(roofs.size());
   for (auto _ : state) {
-    roof_seconds += fenced_seconds_of(roof.call);
+    for (std::size_t i = 0; i < roofs.size(); ++i) {
+      roof_seconds[i] += fenced_seconds_of(roofs[i].work.call);
+    }
     const double taken = fenced_seconds_of([&] {
                            for (std::int64_t i = 0; i < calls; ++i) kernel.call();
                          }) /
@@ -108,11 +118,14 @@ void compare(benchmark::State& state, const char* counter, const Work& roof, con
     kernel_seconds += taken;
     state.SetIterationTime(taken);
   }
-  const double rate = kernel.amount / kernel_seconds, roof_rate = roof.amount / roof_seconds;
   const auto iterations = static_cast<double>(state.iterations());
-  state.counters["Grate"] = rate * iterations * 1e-9;
-  state.counters["Groof"] = roof_rate * iterations * 1e-9;
-  state.counters[counter] = rate / roof_rate;
+  const double rate = iterations * kernel.amount / kernel_seconds;
+  state.counters["Grate"] = rate * 1e-9;
+  for (std::size_t i = roofs.size(); i-- > 0;) {
+    const double roof_rate = iterations * roofs[i].work.amount / roof_seconds[i];
+    state.counters["Groof"] = roof_rate * 1e-9;
+    state.counters[roofs[i].counter] = rate / roof_rate;
+  }
 }
 
 void add_case(bool set_repetitions, const std::string& name,
@@ -175,8 +188,11 @@ void add_attention(bool set_repetitions, const std::string& type) {
           "/tokens:" + std::to_string(shape.length) + "/heads:" + std::to_string(shape.heads) +
           "/sequences:" + std::to_string(shape.sequences);
       add_case(set_repetitions, name, [=](benchmark::State& state) {
-        compare(state, "ratio_to_gemm", matrix_product<Accumulate<T>>(),
-                attention<T>(shape, backward), 4e9);
+        std::vector<Roof> roofs = {{"ratio_to_gemm", matrix_product<Accumulate<T>>()}};
+        if (std::is_same_v<T, bfloat16>) {
+          roofs.push_back({"ratio_to_bfloat16_gemm", matrix_product<T>()});
+        }
+        compare(state, roofs, attention<T>(shape, backward), 4e9);
       });
     }
   }
@@ -296,7 +312,7 @@ void add_rows(bool set_repetitions, const std::string& type) {
                std::string(name) + (backward ? "_backward/" : "/") + type +
                    "/rows:" + std::to_string(kRows) + "/width:" + std::to_string(kWidth),
                [make = make, backward](benchmark::State& state) {
-                 compare(state, "ratio_to_bandwidth", copy<T>(), make(backward), 0);
+                 compare(state, {{"ratio_to_bandwidth", copy<T>()}}, make(backward), 0);
                });
     }
   }
@@ -304,7 +320,7 @@ void add_rows(bool set_repetitions, const std::string& type) {
 
 void add_all(bool set_repetitions) {
   add_case(set_repetitions, "matrix_product/bfloat16", [](benchmark::State& state) {
-    compare(state, "ratio_to_gemm", matrix_product<float>(), matrix_product<bfloat16>(), 4e9);
+    compare(state, {{"ratio_to_gemm", matrix_product<float>()}}, matrix_product<bfloat16>(), 4e9);
   });
   add_attention<float>(set_repetitions, "float");
   add_attention<double>(set_repetitions, "double");
