@@ -112,7 +112,7 @@ void Control::check() {
 void Control::fail(Failure failure) {
   if (!failure_ && !receive_failure()) {
     failure.text.resize(std::min(failure.text.size(), kLongestNote - sizeof(FailureHead)));
-    failure_ = departure_ ? std::min(*departure_, failure) : std::move(failure);
+    learn(std::move(failure));
   }
   if (!settled_) settle();
   throw SharedError(failure_->text);
@@ -133,14 +133,23 @@ bool Control::receive_failure() {
     departure_ = departure_ ? std::min(*departure_, told) : told;
     return false;
   }
-  failure_ = failure_ ? std::min(*failure_, told) : told;
+  learn(std::move(told));
   return true;
+}
+
+/// Of all that is known, departures included, the smallest counts: the same set gives the same
+/// failure in whichever order it became known.
+void Control::learn(Failure failure) {
+  for (const auto& known : {failure_, departure_}) {
+    if (known) failure = std::min(*known, failure);
+  }
+  failure_ = std::move(failure);
 }
 
 bool Control::departure_counts() {
   if (!departure_) return false;
   if (seconds_since(departure_heard_) < std::min(kSecondsAfterDeparture, patience_)) return false;
-  failure_ = departure_;
+  learn(*departure_);
   return true;
 }
 

@@ -89,6 +89,7 @@ class Control {
   void tell_all(int tag, std::string_view bytes);
   std::optional<std::string> receive(int tag, int& source);
   bool receive_failure();
+  void learn(Failure failure);
   bool departure_counts();
   void settle();
 
