@@ -5,8 +5,10 @@
 #include <csignal>
 #include <knapformer/plan/error.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/experiment_command.hpp"
 #include "cli/info_command.hpp"
 #include "cli/launch.hpp"
 #include "cli/plan_command.hpp"
@@ -42,10 +44,13 @@ void run(Launch& launch, int argc, char** argv) {
                "knapformer");
   app.set_version_flag("--version", "knapformer " KNAPFORMER_VERSION);
   app.require_subcommand(0, 1);
-  const std::vector<Command> commands = {
-      knapformer::cli::add_plan_command(app), knapformer::cli::add_tune_command(app),
-      knapformer::cli::add_simulate_command(app, joined(argc, argv)),
-      knapformer::cli::add_info_command(app)};
+  std::vector<Command> commands = {knapformer::cli::add_plan_command(app),
+                                   knapformer::cli::add_tune_command(app),
+                                   knapformer::cli::add_simulate_command(app, joined(argc, argv)),
+                                   knapformer::cli::add_info_command(app)};
+  for (Command& command : knapformer::cli::add_experiment_commands(app)) {
+    commands.push_back(std::move(command));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -6,19 +6,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <cmath>
 #include <knapformer/plan/error.hpp>
 #include <knapformer/trace/trace_writer.hpp>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <variant>
 
 #include "cli/data_options.hpp"
 #include "cli/limit_options.hpp"
 #include "cli/machine_options.hpp"
+#include "cli/model_options.hpp"
 #include "cli/progress.hpp"
+#include "cli/run_options.hpp"
 #include "cli/simulate_report.hpp"
 #include "cli/slow_ranks.hpp"
 #include "cli/text_file.hpp"
@@ -36,19 +36,16 @@ struct Options {
   PlanLimits limits;
   bool adapt_to_speed = false;
 
-  TransformerConfig model{.layers = 2, .d_model = 256, .heads = 4, .d_ffn = 0};
-  std::string dtype = "float";
-  double learning_rate = 0.01;
+  std::string kind = "transformer";
+  ModelOptions model;
+  std::int64_t kv_heads = 0;
+  bool causal = false;
   std::int64_t micro_batches = 1;
   LossMean loss_mean = LossMean::kTokens;
   std::int64_t steps = 20;
   std::int64_t warmup = 2;
-  std::optional<double> peak_gflops;
   std::vector<SlowRank> slow_ranks;
-
-  std::string transport = "auto";
-  double report_after = CommunicatorOptions{}.report_seconds;
-  double timeout = CommunicatorOptions{}.timeout_seconds;
+  RunOptions run;
 
   std::string json;
   std::string trace;
@@ -88,16 +85,18 @@ Machine machine_for(const Options& options, std::int64_t ranks, double measured_
   return machine;
 }
 
-/// Work that can fail on one rank alone: then every rank throws.
-template <class Work>
-void settle(const Communicator& world, const Work& work) {
-  std::string complaint;
-  try {
-    work();
-  } catch (const Error& error) {
-    complaint = error.what();
-  }
-  world.agree(complaint);
+ModelConfig model_of(const Options& options) {
+  const ModelOptions& sizes = options.model;
+  if (options.kind == "mmdit") return mmdit_of(sizes);
+  TransformerConfig model{.layers = sizes.layers,
+                          .d_model = sizes.d_model,
+                          .heads = sizes.heads,
+                          .kv_heads = options.kv_heads,
+                          .d_ffn = sizes.d_ffn,
+                          .causal = options.causal,
+                          .checkpoint = sizes.checkpoint};
+  if (model.d_ffn == 0) model.d_ffn = (8 * model.d_model / 3 + 15) / 16 * 16;
+  return model;
 }
 
 /// In the first steps, which say enough, however many there are.
@@ -128,7 +127,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
   std::int64_t longest = 0;
   settle(world, [&] {
     const Topology topology = choose_topology(options, world.size());
-    run.simulation = {.model = options.model,
+    run.simulation = {.model = model_of(options),
                       .topology = topology,
                       .group_size = choose_group_size(options, topology, world.size()),
                       .gamma = options.gamma.value_or(0),
@@ -139,26 +138,24 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                       .steps = options.steps,
                       .warmup = options.warmup,
                       .seed = options.data.seed,
-                      .learning_rate = options.learning_rate,
+                      .learning_rate = options.model.learning_rate,
                       .micro_batches = options.micro_batches,
                       .loss_mean = options.loss_mean};
     run.simulation.slowdowns = slowdowns(options.slow_ranks, world.size());
     CostModel::transformer(options.model.d_model, run.simulation.gamma);
-    TransformerConfig& model = run.simulation.model;
-    if (model.d_ffn == 0) model.d_ffn = (8 * model.d_model / 3 + 15) / 16 * 16;
     run.data = open_data(options.data, world.size());
     longest = longest_sequence(*run.data, options, world.size());
-    check(model);
+    std::visit([](const auto& model) { check(model); }, run.simulation.model);
     machine_for<T>(options, world.size(), Machine().flops);  // before measuring takes its time
     if (!options.json.empty() && world.rank() == 0) require_writable(options.json);
   });
 
-  if (!options.gamma || !options.peak_gflops) {
+  if (!options.gamma || !options.run.peak_gflops) {
     run.calibration =
         calibrate<T>(world, exec, run.simulation.model, std::min(longest, kLongestMeasured));
   }
   if (options.gamma) run.calibration.gamma = *options.gamma;
-  if (options.peak_gflops) run.calibration.gemm_flops = *options.peak_gflops * 1e9;
+  if (options.run.peak_gflops) run.calibration.gemm_flops = *options.run.peak_gflops * 1e9;
   run.simulation.gamma = run.calibration.gamma;
   settle(world, [&] {
     run.simulation.machine = machine_for<T>(options, world.size(), run.calibration.gemm_flops);
@@ -168,11 +165,11 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
                 .group_size = run.simulation.group_size,
                 .topology = run.simulation.topology.name(),
                 .heads = options.model.heads,
-                .kv_heads = options.model.plan_heads(),
+                .kv_heads = shape_of(run.simulation.model).plan_heads,
                 .d_model = options.model.d_model,
                 .layers = options.model.layers,
                 .gamma = run.simulation.gamma,
-                .dtype = options.dtype,
+                .dtype = options.model.dtype,
                 .threads = exec.concurrency(),
                 .micro_batches = options.micro_batches,
                 .loss_mean = std::string(name_of(options.loss_mean)),
@@ -206,7 +203,7 @@ void simulate_and_report(const Communicator& world, const Options& options) {
                                   .options = run.simulation,
                                   .calibration = run.calibration,
                                   .gamma_measured = !options.gamma,
-                                  .peak_measured = !options.peak_gflops,
+                                  .peak_measured = !options.run.peak_gflops,
                                   .simulation = simulation};
     if (!options.json.empty()) write_text(options.json, to_json(report).dump(2) + '\n');
     if (options.json != "-") write_text("-", format_table(report));
@@ -221,44 +218,17 @@ void check(const Options& options) {
   if (!options.json.empty() && options.json == options.trace) {
     throw Error("--json and --trace cannot both be written to " + options.json);
   }
-  if (options.peak_gflops && !(std::isfinite(*options.peak_gflops) && *options.peak_gflops > 0)) {
-    throw Error(
-        fmt::format("--peak-gflops is {}; give a finite number above 0", *options.peak_gflops));
+  if (options.kind == "mmdit" && (options.causal || options.kv_heads > 0)) {
+    throw Error("--causal and --kv-heads are for --model transformer only");
   }
-  const auto require_seconds = [](const char* name, double seconds) {
-    if (std::isfinite(seconds) && seconds > 0) return;
-    throw Error(fmt::format("{} is {}; give a finite number of seconds above 0", name, seconds));
-  };
-  require_seconds("--timeout", options.timeout);
-  require_seconds("--report-after", options.report_after);
-  if (!std::isfinite(options.learning_rate)) {
-    throw Error(fmt::format("--learning-rate is {}; give a finite number", options.learning_rate));
-  }
-}
-
-TransportKind transport_of(std::string_view name) {
-  if (name == "mpi") return TransportKind::kMpi;
-  return name == "nccl" ? TransportKind::kNccl : TransportKind::kAuto;
+  check(options.model);
+  check(options.run);
 }
 
 void run(const Options& options) {
   check(options);
-  // Kokkos would warn of ranks that share cores; the table says so where it matters.
-  const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-  const Communicator world(MPI_COMM_WORLD, {.transport = transport_of(options.transport),
-                                            .report_seconds = options.report_after,
-                                            .timeout_seconds = options.timeout,
-                                            .log = [](std::string_view text) {
-                                              fmt::print(stderr, "knapformer: {}\n", text);
-                                            }});
-  world.guard([&] {
-    if (options.dtype == "double") {
-      simulate_and_report<double>(world, options);
-    } else if (options.dtype == "bfloat16") {
-      simulate_and_report<bfloat16>(world, options);
-    } else {
-      simulate_and_report<float>(world, options);
-    }
+  on_world(options.run, options.model.dtype, [&](const Communicator& world, auto element) {
+    simulate_and_report<decltype(element)>(world, options);
   });
 }
 
@@ -280,30 +250,20 @@ void add_balancing_options(CLI::App& simulate, Options& options) {
 
 void add_model_options(CLI::App& simulate, Options& options) {
   auto* model = simulate.add_option_group("Model");
-  model->add_option("--layers", options.model.layers, "transformer blocks")->capture_default_str();
-  model->add_option("--d-model", options.model.d_model, "width")->capture_default_str();
-  model->add_option("--heads", options.model.heads, "attention heads")->capture_default_str();
   model
-      ->add_option("--kv-heads", options.model.kv_heads,
+      ->add_option("--model", options.kind,
+                   "transformer, or mmdit: text and image tokens as in FLUX, a third of the layers "
+                   "with two streams; its loss is over image tokens")
+      ->check(CLI::IsMember({"transformer", "mmdit"}))
+      ->capture_default_str();
+  add_model_sizes(*model, options.model,
+                  "hidden width (default: of SwiGLU 8/3 of the width, of an MMDiT's MLPs 4 times)");
+  model
+      ->add_option("--kv-heads", options.kv_heads,
                    "heads of keys and values, each shared by as many of queries; no bag has more "
                    "ranks (default: as many as heads)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  model
-      ->add_option("--d-ffn", options.model.d_ffn,
-                   "hidden width of SwiGLU (default: 8/3 of the width)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  model
-      ->add_option(
-          "--dtype", options.dtype,
-          "of tokens, activations and parameters; with bfloat16, parameters and sums are float")
-      ->check(CLI::IsMember({"float", "double", "bfloat16"}))
-      ->capture_default_str();
-  model->add_flag("--causal", options.model.causal, "causal attention");
-  model->add_flag_callback(
-      "--no-checkpoint", [&options] { options.model.checkpoint = false; },
-      "keep all activations instead of recomputing blocks");
-  model->add_option("--learning-rate", options.learning_rate, "of gradient descent")
-      ->capture_default_str();
+  model->add_flag("--causal", options.causal, "causal attention");
   model
       ->add_option("--micro-batches", options.micro_batches,
                    "that each step's batch is cut into, one after another; their gradients add up")
@@ -320,7 +280,7 @@ void add_model_options(CLI::App& simulate, Options& options) {
       ->default_str("tokens");
 }
 
-void add_run_options(CLI::App& simulate, Options& options) {
+void add_measurement_options(CLI::App& simulate, Options& options) {
   auto* run = simulate.add_option_group("Run");
   run->add_option("--steps", options.steps, "measured steps of each placement")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
@@ -328,24 +288,12 @@ void add_run_options(CLI::App& simulate, Options& options) {
   run->add_option("--warmup", options.warmup, "steps before those")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
-  run->add_option("--peak-gflops", options.peak_gflops,
-                  "peak of a rank, for HFU (default: a large GEMM, measured)");
   run->add_option_function<std::string>(
          "--slow-ranks",
          [&options](const std::string& list) { options.slow_ranks = parse_slow_ranks(list); },
          "make ranks compute slower, e.g. 3:2,5:1.5 for rank 3 twofold and rank 5 by a half")
       ->type_name("RANK:FACTOR,...");
-  run->add_option("--transport", options.transport,
-                  "what moves tokens between ranks; auto is nccl where that is built in and each "
-                  "rank has a GPU of its own, and mpi elsewhere")
-      ->check(CLI::IsMember({"auto", "mpi", "nccl"}))
-      ->capture_default_str();
-  run->add_option("--timeout", options.timeout,
-                  "seconds without a message from the others after which a rank gives up")
-      ->capture_default_str();
-  run->add_option("--report-after", options.report_after,
-                  "seconds without a message after which the ranks at fault are reported")
-      ->capture_default_str();
+  add_run_options(*run, options.run);
   run->add_option("--json", options.json,
                   "write the figures to FILE, or instead of the table to - (standard output)")
       ->type_name("FILE");
@@ -365,7 +313,7 @@ Command add_simulate_command(CLI::App& app, const std::string& command_line) {
   add_limit_options(*simulate, options->limits);
   add_hardware_options(*simulate, options->machine, "measured");
   add_model_options(*simulate, *options);
-  add_run_options(*simulate, *options);
+  add_measurement_options(*simulate, *options);
   simulate->footer("Threads of a rank: OMP_NUM_THREADS.");
   return {simulate, true, [options] { run(*options); }};
 }

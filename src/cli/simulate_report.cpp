@@ -10,6 +10,7 @@
 
 #include "cli/machine_options.hpp"
 #include "cli/memory_report.hpp"
+#include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
 
 namespace knapformer::cli {
@@ -34,23 +35,25 @@ std::string row(const char* name, const Placements& of, const Figure& figure) {
   return fmt::format("{:<38}{:>14}{:>14}\n", name, figure(of.unbalanced), figure(of.balanced));
 }
 
-std::string describe_heads(const TransformerConfig& model) {
-  const std::string heads = plural(model.heads, "head");
-  if (model.queries_per_key() == 1) return heads;
-  return fmt::format("{} ({} of keys)", heads, model.plan_heads());
+bool is_causal(const ModelConfig& model) {
+  const auto* transformer = std::get_if<TransformerConfig>(&model);
+  return transformer != nullptr && transformer->causal;
+}
+
+bool is_checkpointed(const ModelConfig& model) {
+  return std::visit([](const auto& of) { return of.checkpoint; }, model);
 }
 
 std::string describe_run(const SimulationReport& report) {
   const TraceHeader& run = report.run;
-  const TransformerConfig& model = report.options.model;
+  const ModelConfig& model = report.options.model;
   std::string out =
       fmt::format("{} with {} each, balancing in groups of {} as {}\n", plural(run.ranks, "rank"),
                   plural(run.threads, "thread"), run.group_size, run.topology);
   out += fmt::format("data   {}\n", run.data);
-  out +=
-      fmt::format("model  {}, d {}, {}, {}, {} attention, {}\n", plural(model.layers, "layer"),
-                  model.d_model, describe_heads(model), run.dtype, model.causal ? "causal" : "full",
-                  model.checkpoint ? "blocks recomputed in backward" : "activations kept");
+  out += fmt::format("model  {}, {}, {} attention, {}\n", describe(model), run.dtype,
+                     is_causal(model) ? "causal" : "full",
+                     is_checkpointed(model) ? "blocks recomputed in backward" : "activations kept");
   out +=
       fmt::format("cost   6 d L + {:.2f} L^2{}; GEMM peak {:.1f} GFLOP/s a rank{}\n", run.gamma,
                   report.gamma_measured ? " (measured)" : "", report.calibration.gemm_flops / 1e9,
@@ -60,8 +63,9 @@ std::string describe_run(const SimulationReport& report) {
     if (slowdown > 1)
       out += fmt::format("slowed rank {} computes {:g} times slower\n", r, slowdown);
   }
+  const bool images = std::holds_alternative<MMDiTConfig>(model) && run.loss_mean == "tokens";
   out += fmt::format(
-      "loss   mean over {}{}\n", run.loss_mean,
+      "loss   mean over {}{}{}\n", images ? "image " : "", run.loss_mean,
       run.micro_batches > 1 ? fmt::format(", in {} micro-batches a step", run.micro_batches) : "");
   out += fmt::format("steps  {} of each placement, taking turns, after {} to warm up\n",
                      report.options.steps, report.options.warmup);
@@ -183,7 +187,7 @@ nlohmann::ordered_json to_json(const std::vector<TraceStep>& steps) {
 
 nlohmann::ordered_json to_json(const SimulationReport& report) {
   const TraceHeader& run = report.run;
-  const TransformerConfig& model = report.options.model;
+  const ModelConfig& model = report.options.model;
   const Simulation& simulation = report.simulation;
   return {{"ranks", run.ranks},
           {"threads", run.threads},
@@ -191,13 +195,14 @@ nlohmann::ordered_json to_json(const SimulationReport& report) {
           {"topology", run.topology},
           {"data", run.data},
           {"seed", run.seed},
-          {"layers", model.layers},
-          {"d_model", model.d_model},
-          {"heads", model.heads},
-          {"kv_heads", model.plan_heads()},
+          {"model", std::holds_alternative<MMDiTConfig>(model) ? "mmdit" : "transformer"},
+          {"layers", shape_of(model).layers},
+          {"d_model", shape_of(model).d_model},
+          {"heads", shape_of(model).heads},
+          {"kv_heads", shape_of(model).plan_heads},
           {"dtype", run.dtype},
-          {"causal", model.causal},
-          {"checkpoint", model.checkpoint},
+          {"causal", is_causal(model)},
+          {"checkpoint", is_checkpointed(model)},
           {"gamma", run.gamma},
           {"gamma_measured", report.gamma_measured},
           {"peak_flops", report.calibration.gemm_flops},

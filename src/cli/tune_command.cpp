@@ -41,12 +41,12 @@ std::int64_t ranks_of(const Options& options) {
   return ranks_of_codes(options.data.data_codes, options.data.rates);
 }
 
-std::vector<TunerCandidate> parse_candidates(std::string_view list) {
-  std::vector<TunerCandidate> out;
+std::vector<Placement> parse_candidates(std::string_view list) {
+  std::vector<Placement> out;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
-    const TunerCandidate candidate = TunerCandidate::parse(list.substr(begin, end - begin));
-    for (const TunerCandidate& other : out) {
+    const Placement candidate = Placement::parse(list.substr(begin, end - begin));
+    for (const Placement& other : out) {
       if (other.name() == candidate.name()) {
         throw Error("--topologies: " + candidate.name() + " is given twice");
       }

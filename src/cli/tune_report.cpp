@@ -169,7 +169,7 @@ std::string recommended(const TuneReport& report) {
 }
 
 /// What to give to the program and the library.
-std::string usage(const TunerCandidate& chosen, std::int64_t ranks) {
+std::string usage(const Placement& chosen, std::int64_t ranks) {
   if (!chosen.topology) return "use: no topology; in code BalancerOptions{.balance = false}\n";
   return fmt::format(
       "use: knapformer simulate --topology {0} --group-size {1}; in code .topology = "
@@ -217,7 +217,7 @@ nlohmann::ordered_json cap_json(std::int64_t cap) {
 
 std::string tune_table(const TuneReport& report) {
   const Recommendation& recommendation = report.recommendation;
-  const TunerCandidate& chosen = report.result.rows[recommendation.chosen].candidate;
+  const Placement& chosen = report.result.rows[recommendation.chosen].candidate;
   return describe_sample(report) + '\n' + table(report.result, recommendation.chosen) + '\n' +
          recommended(report) + usage(chosen, report.options.ranks);
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "model/initialize.hpp"
+#include "model/observed.hpp"
 #include "model/range.hpp"
 #include "model/require_rows.hpp"
 #include "model/rounded.hpp"
@@ -29,7 +30,45 @@ std::vector<std::int64_t> home_offsets(const Routing& routing) {
   return offsets;
 }
 
+/// FLOPs of the parts of a model, forward.
+struct PartFlops {
+  double attention = 0;                             ///< of a block
+  double double_products = 0, single_products = 0;  ///< of a block
+  double ends = 0;
+};
+
+template <class T>
+PartFlops flops_of(const MMDiTConfig& config, const Routing& routing, const MMDiTInput<T>& input) {
+  const auto product = [](std::int64_t rows, std::int64_t in, std::int64_t out) {
+    return 2 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+  };
+  const std::int64_t d = config.d_model, rows = routing.routed_rows();
+  const std::int64_t chunks = std::ssize(routing.chunks()), sequences = routing.home_sequences();
+  const auto patches = static_cast<std::int64_t>(input.patches.extent(0));
+  const auto text = static_cast<std::int64_t>(input.text.extent(0));
+  const double block = product(rows, d, 4 * d + 2 * config.d_mlp);
+  PartFlops flops;
+  for (const AttentionProblem& problem : routing.attention_problems()) {
+    flops.attention += 2 * product(problem.length, problem.length, problem.heads * config.d_head());
+  }
+  flops.double_products = block + product(chunks, d, 12 * d);
+  flops.single_products = block + product(chunks, d, 3 * d);
+  flops.ends = 2 * product(patches, config.d_patch, d) + product(text, config.d_text, d) +
+               product(sequences, d, config.d_time + 3 * d);
+  return flops;
+}
+
 }  // namespace
+
+template <class T>
+std::int64_t MMDiTSaved<T>::bytes() const {
+  return order_.bytes() + ends_.bytes() + stack_.bytes();
+}
+
+template <class T>
+std::int64_t MMDiTSaved<T>::row_bytes() const {
+  return arena_.bytes() + integers_.bytes();
+}
 
 template <class T>
 MMDiT<T>::MMDiT(const MMDiTConfig& config, std::uint64_t seed) : config_(config) {
@@ -77,6 +116,13 @@ Vector<Accumulate<T>> MMDiT<T>::gradient(std::string_view name) const {
 }
 
 template <class T>
+std::int64_t MMDiT<T>::parameter_bytes() const {
+  const bool shared = std::is_same_v<T, Accumulate<T>>;
+  return static_cast<std::int64_t>(parameters_.span() * sizeof(Accumulate<T>) +
+                                   (shared ? 0 : rounded_.span() * sizeof(T)));
+}
+
+template <class T>
 void MMDiT<T>::lay_out(const Device& exec, const Routing& routing, MMDiTSaved<T>& saved) const {
   const std::int64_t rows = routing.routed_rows(), d = config_.d_model;
   const StreamOrder& order = saved.order_;
@@ -100,7 +146,8 @@ void MMDiT<T>::lay_out(const Device& exec, const Routing& routing, MMDiTSaved<T>
 
 template <class T>
 Matrix<T> MMDiT<T>::forward(const Device& exec, const Routing& routing, const MMDiTInput<T>& input,
-                            MMDiTSaved<T>& saved, const ExchangeObserver& observer) const {
+                            MMDiTSaved<T>& saved, const ExchangeObserver& on_exchange,
+                            const ExchangeObserver& on_route) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::MMDiT::forward");
   model::require_rows(routing, "mmdit: positions", input.positions, routing.home_rows(), 3);
   model::require_rows(routing, "mmdit: times", input.times, routing.home_sequences(), 1);
@@ -118,12 +165,17 @@ Matrix<T> MMDiT<T>::forward(const Device& exec, const Routing& routing, const MM
   model::round_parameters(exec, parameters_, rounded_);
   ends_->embed(exec, saved.order_, input.patches, input.text, input.times, saved.ends_,
                saved.home_);
-  routing.route_into(exec, std::tie(saved.routed_, saved.positions_, saved.modalities_),
-                     saved.home_, input.positions, input.modalities);
-  routing.route_sequences_into(exec, std::tie(saved.chunk_conditioning_), saved.ends_.conditioning);
-  const Matrix<T> y = stack_->forward(exec, routing, saved.routed_, saved.chunk_conditioning_,
-                                      saved.modalities_, saved.positions_, saved.stack_, observer);
-  routing.reverse_route_into(exec, std::tie(saved.home_), y);
+  model::observed(exec, on_route, [&] {
+    routing.route_into(exec, std::tie(saved.routed_, saved.positions_, saved.modalities_),
+                       saved.home_, input.positions, input.modalities);
+    routing.route_sequences_into(exec, std::tie(saved.chunk_conditioning_),
+                                 saved.ends_.conditioning);
+  });
+  const Matrix<T> y =
+      stack_->forward(exec, routing, saved.routed_, saved.chunk_conditioning_, saved.modalities_,
+                      saved.positions_, saved.stack_, on_exchange);
+  model::observed(exec, on_route,
+                  [&] { routing.reverse_route_into(exec, std::tie(saved.home_), y); });
   ends_->predict(exec, saved.order_, saved.home_, saved.ends_, saved.out_);
   return saved.out_;
 }
@@ -131,7 +183,8 @@ Matrix<T> MMDiT<T>::forward(const Device& exec, const Routing& routing, const MM
 template <class T>
 typename MMDiT<T>::Gradients MMDiT<T>::backward(const Device& exec, const Routing& routing,
                                                 const Matrix<T>& d_out, MMDiTSaved<T>& saved,
-                                                const ExchangeObserver& observer) const {
+                                                const ExchangeObserver& on_exchange,
+                                                const ExchangeObserver& on_route) const {
   const Kokkos::Profiling::ScopedRegion region("KnapFormer::MMDiT::backward");
   if (saved.plan_ != routing.plan().hash()) {
     routing.group().fail(
@@ -139,16 +192,41 @@ typename MMDiT<T>::Gradients MMDiT<T>::backward(const Device& exec, const Routin
   }
   model::require_rows(routing, "mmdit: d_out", d_out, saved.order_.image_rows, config_.d_patch);
   ends_->predict_backward(exec, saved.order_, d_out, saved.ends_, saved.home_);
-  routing.reverse_route_adjoint_into(exec, std::tie(saved.routed_gradient_), saved.home_);
+  model::observed(exec, on_route, [&] {
+    routing.reverse_route_adjoint_into(exec, std::tie(saved.routed_gradient_), saved.home_);
+  });
   const auto gradients =
-      stack_->backward(exec, routing, saved.routed_gradient_, saved.stack_, observer);
-  routing.route_adjoint_into(exec, std::tie(saved.home_), gradients.x);
-  routing.route_sequences_adjoint_into(exec, std::tie(saved.ends_.d_conditioning),
-                                       gradients.conditioning);
+      stack_->backward(exec, routing, saved.routed_gradient_, saved.stack_, on_exchange);
+  model::observed(exec, on_route, [&] {
+    routing.route_adjoint_into(exec, std::tie(saved.home_), gradients.x);
+    routing.route_sequences_adjoint_into(exec, std::tie(saved.ends_.d_conditioning),
+                                         gradients.conditioning);
+  });
   ends_->embed_backward(exec, saved.order_, saved.home_, saved.input_.patches, saved.input_.text,
                         saved.ends_, saved.d_patches_, saved.d_text_);
   saved.plan_.reset();  // used up
   return {saved.d_patches_, saved.d_text_};
+}
+
+template <class T>
+double MMDiT<T>::forward_flops(const Routing& routing, const MMDiTInput<T>& input) const {
+  const PartFlops flops = flops_of(config_, routing, input);
+  return flops.ends +
+         static_cast<double>(config_.double_blocks) * (flops.double_products + flops.attention) +
+         static_cast<double>(config_.single_blocks) * (flops.single_products + flops.attention);
+}
+
+template <class T>
+double MMDiT<T>::backward_flops(const Routing& routing, const MMDiTInput<T>& input) const {
+  const PartFlops flops = flops_of(config_, routing, input);
+  const auto of_blocks = [&](std::int64_t blocks, double products) {
+    const auto n = static_cast<double>(blocks);
+    // The activations of the last block are still there.
+    const double recomputed = config_.checkpoint && n > 1 ? n - 1 : 0;
+    return n * (2 * products + 2.5 * flops.attention) + recomputed * (products + flops.attention);
+  };
+  return 2 * flops.ends + of_blocks(config_.double_blocks, flops.double_products) +
+         of_blocks(config_.single_blocks, flops.single_products);
 }
 
 template class MMDiTSaved<float>;

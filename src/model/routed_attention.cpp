@@ -9,20 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "model/observed.hpp"
+
 namespace knapformer {
 namespace {
-
-/// Starts an exchange or waits for it between two calls of the observer.
-template <class T, class Step>
-auto observed(const BlockContext<T>& context, const Step& step) {
-  if (!context.observer) return step();
-  context.exec.fence("KnapFormer::before_exchange");
-  context.observer(true);
-  auto result = step();
-  context.exec.fence("KnapFormer::after_exchange");
-  context.observer(false);
-  return result;
-}
 
 /// The rows of head buffers that one of the two parts of attention works in.
 struct HeadPart {
@@ -90,6 +80,11 @@ RoutedAttention make_routed_attention(const Device& exec, const Routing& routing
   return {work(unsplit, old.unsplit), work(split, old.split)};
 }
 
+std::int64_t RoutedAttention::bytes() const {
+  const auto items = static_cast<std::int64_t>(unsplit.memory.span() + split.memory.span());
+  return items * static_cast<std::int64_t>(sizeof(kernels::AttentionItem));
+}
+
 template <class T>
 void HeadActivations<T>::take(typename Arena<T>::Cursor& cursor, const Routing& routing,
                               std::int64_t d_head, std::int64_t queries_per_key) {
@@ -118,15 +113,15 @@ template <class T>
 void attend(const BlockContext<T>& context, const HeadScratch<T>& scratch,
             const HeadActivations<T>& saved, const Matrix<T>& mixed) {
   const Device& exec = context.exec;
-  auto heads = observed(context, [&] {
+  auto heads = model::observed(exec, context.observer, [&] {
     return context.routing.start_pre_attention_into(exec, std::tie(saved.q, saved.k, saved.v),
                                                     by_key(scratch.q, scratch), scratch.k,
                                                     scratch.v);
   });
   attend_part(exec, unsplit_part(context.attention), saved);
-  observed(context, [&] { return heads.wait(); });
+  model::observed(exec, context.observer, [&] { return heads.wait(); });
   attend_part(exec, split_part(context.attention), saved);
-  observed(context, [&] {
+  model::observed(exec, context.observer, [&] {
     return context.routing
         .start_post_attention_into(exec, std::tuple(by_key(mixed, scratch)), saved.out)
         .wait();
@@ -137,14 +132,14 @@ template <class T>
 void attend_backward(const BlockContext<T>& context, const HeadActivations<T>& saved,
                      const HeadScratch<T>& scratch, const Matrix<T>& d_mixed) {
   const Device& exec = context.exec;
-  auto heads = observed(context, [&] {
+  auto heads = model::observed(exec, context.observer, [&] {
     return context.routing.start_post_attention_adjoint_into(exec, std::tie(scratch.d_out),
                                                              by_key(d_mixed, scratch));
   });
   attend_part_backward(exec, unsplit_part(context.attention), saved, scratch);
-  observed(context, [&] { return heads.wait(); });
+  model::observed(exec, context.observer, [&] { return heads.wait(); });
   attend_part_backward(exec, split_part(context.attention), saved, scratch);
-  observed(context, [&] {
+  model::observed(exec, context.observer, [&] {
     return context.routing
         .start_pre_attention_adjoint_into(
             exec, std::tuple(by_key(scratch.q, scratch), scratch.k, scratch.v), scratch.dq,

@@ -35,6 +35,14 @@ class Slices {
 }  // namespace
 
 template <class T>
+std::int64_t StreamSaved<T>::bytes() const {
+  std::int64_t bytes = arena_.bytes() + scratch_.bytes() + attention_.bytes() + order_.bytes();
+  for (const auto& activations : double_activations_) bytes += activations.bytes();
+  for (const auto& activations : single_activations_) bytes += activations.bytes();
+  return bytes;
+}
+
+template <class T>
 StreamStack<T>::StreamStack(const MMDiTConfig& config, const Vector<T>& parameters,
                             const Vector<Accumulate<T>>& gradients)
     : config_(config) {

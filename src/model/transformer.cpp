@@ -42,11 +42,8 @@ BlockFlops flops_of(const TransformerConfig& config, const Routing& routing) {
 
 template <class T>
 std::int64_t Saved<T>::bytes() const {
-  std::int64_t bytes = arena_.bytes() + scratch_.bytes();
+  std::int64_t bytes = arena_.bytes() + scratch_.bytes() + attention_.bytes();
   for (const BlockActivations<T>& activations : activations_) bytes += activations.bytes();
-  for (const kernels::AttentionWork* work : {&attention_.unsplit, &attention_.split}) {
-    bytes += static_cast<std::int64_t>(work->memory.span() * sizeof(kernels::AttentionItem));
-  }
   return bytes;
 }
 

@@ -9,15 +9,19 @@
 namespace knapformer {
 namespace {
 
+/// Of the loss of a row, on the host and on the device.
+constexpr auto kScaleBytes = static_cast<std::int64_t>(2 * sizeof(double));
+
 /// One part of the attention of a rank, see RoutedAttention.
 struct AttentionPart {
   std::vector<AttentionProblem> problems = {};
   std::int64_t head_rows = 0;
 
   /// Sums that its backward pass works in, of dq in place where elements are as wide.
-  std::int64_t workspace(const Device& exec, const TransformerConfig& model, bool in_place) const {
-    return head_rows * model.queries_per_key() *
-           (1 + (kernels::attention_segments(exec, problems) - in_place) * model.d_head());
+  std::int64_t workspace(const Device& exec, std::int64_t queries_per_key, std::int64_t d_head,
+                         bool in_place) const {
+    return head_rows * queries_per_key *
+           (1 + (kernels::attention_segments(exec, problems) - in_place) * d_head);
   }
 };
 
@@ -27,10 +31,14 @@ struct RankRows {
     for (std::int64_t s = 0; s < plan.sequences(); ++s) {
       const auto i = static_cast<std::size_t>(s);
       const std::int64_t length = plan.lengths()[i];
-      if (plan.homes()[i] == rank) home += length;
+      if (plan.homes()[i] == rank) {
+        home += length;
+        ++sequences;
+      }
       const auto chunks = plan.chunks(s);
       for (const Chunk& chunk : chunks) {
         if (chunk.rank != rank) continue;
+        ++chunk_count;
         routed += chunk.tokens;
         packed += chunk.tokens * (plan.heads() - chunk.heads);
         AttentionPart& part = chunks.size() > 1 ? split : unsplit;
@@ -40,9 +48,19 @@ struct RankRows {
     }
   }
 
+  std::int64_t head_rows() const { return unsplit.head_rows + split.head_rows; }
+  /// Of the part that needs more, see AttentionPart.
+  std::int64_t workspace(const Device& exec, std::int64_t queries_per_key, std::int64_t d_head,
+                         bool in_place) const {
+    return std::max(unsplit.workspace(exec, queries_per_key, d_head, in_place),
+                    split.workspace(exec, queries_per_key, d_head, in_place));
+  }
+
   std::int64_t home = 0;
+  std::int64_t sequences = 0;  ///< of the home rows
   std::int64_t routed = 0;
-  std::int64_t packed = 0;  ///< rows of a head that pre-attention sends away
+  std::int64_t chunk_count = 0;  ///< of the routed rows
+  std::int64_t packed = 0;       ///< rows of a head that pre-attention sends away
   AttentionPart unsplit, split;
 };
 
@@ -90,13 +108,12 @@ MemoryUse largest(const MemoryUse& a, const MemoryUse& b) {
 MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
                            std::int64_t element_bytes, const Plan& plan, std::int64_t rank) {
   const RankRows rows(plan, rank);
-  const std::int64_t head_rows = rows.unsplit.head_rows + rows.split.head_rows;
+  const std::int64_t head_rows = rows.head_rows();
   const std::int64_t d = model.d_model, d_head = model.d_head(), layers = model.layers;
   const std::int64_t kept = model.checkpoint ? std::min<std::int64_t>(layers, 1) : layers;
   const auto sum_bytes = std::max<std::int64_t>(element_bytes, sizeof(float));
   const bool in_place = sum_bytes == element_bytes;
-  const std::int64_t workspace = std::max(rows.unsplit.workspace(exec, model, in_place),
-                                          rows.split.workspace(exec, model, in_place));
+  const std::int64_t workspace = rows.workspace(exec, model.queries_per_key(), d_head, in_place);
   const std::int64_t activations = rows.routed * (layers + 1) * d +  // block inputs
                                    kept * block_activations(model, rows.routed, head_rows) +
                                    block_scratch(model, rows.routed, head_rows);
@@ -105,14 +122,57 @@ MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
   const std::int64_t tokens = 2 * (rows.routed + rows.home) * d;
   const std::int64_t packed = layers > 0 ? (model.queries_per_key() + 2) * rows.packed * d_head : 0;
   const auto position_bytes = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
-  const auto scale_bytes = static_cast<std::int64_t>(2 * sizeof(double));  // on host and device
   const std::int64_t packed_bytes = packed * element_bytes;
   return {.parameters = parameters_of(model) * (sum_bytes + (in_place ? 0 : element_bytes)),
           .gradients = parameters_of(model) * sum_bytes,
           .activations = activations * element_bytes + sums * sum_bytes,
           // Scratch comes with a quarter to spare.
           .exchange = tokens * element_bytes + rows.routed * position_bytes +
-                      rows.home * scale_bytes + packed_bytes + packed_bytes / 4};
+                      rows.home * kScaleBytes + packed_bytes + packed_bytes / 4};
+}
+
+MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::int64_t element_bytes,
+                           const Plan& plan, std::int64_t rank, std::int64_t text_tokens) {
+  const RankRows rows(plan, rank);
+  const std::int64_t d = model.d_model, d_head = model.d_head(), head_rows = rows.head_rows();
+  const std::int64_t routed = rows.routed, chunks = rows.chunk_count, sequences = rows.sequences;
+  const std::int64_t doubles = model.double_blocks, singles = model.single_blocks;
+  const std::int64_t image = rows.home - text_tokens;
+  const auto kept = [&](std::int64_t blocks) {
+    return model.checkpoint ? std::min<std::int64_t>(blocks, 1) : blocks;
+  };
+  const auto sum_bytes = std::max<std::int64_t>(element_bytes, sizeof(float));
+  const bool in_place = sum_bytes == element_bytes;
+
+  // As the arenas of StreamStack, of its blocks and of the ends are laid out.
+  const std::int64_t stack = routed * (doubles + singles + 4) * d + chunks * d;
+  const std::int64_t heads = head_rows * 4 * d_head;
+  const std::int64_t scratch =
+      routed * (5 * d + model.d_mlp + std::max(model.d_mlp, 3 * d)) + heads + 12 * chunks * d;
+  const std::int64_t double_block = routed * (9 * d + 2 * model.d_mlp) + heads + 12 * chunks * d;
+  const std::int64_t single_block = routed * (6 * d + 2 * model.d_mlp) + heads + 3 * chunks * d;
+  const std::int64_t ends = sequences * (2 * model.d_time + 10 * d) + (rows.home + 4 * image) * d;
+  const std::int64_t activations =
+      stack + scratch + kept(doubles) * double_block + kept(singles) * single_block + ends;
+  const std::int64_t sums = routed * d_head + 2 * image +
+                            kept(doubles) * (routed * (4 + 2 * model.heads) + head_rows) +
+                            kept(singles) * (routed * (2 + 2 * model.heads) + head_rows) +
+                            rows.workspace(exec, 1, d_head, in_place);
+  // Where every row is in its stream, at home and as routed.
+  const std::int64_t order = rows.home + 3 * sequences + routed + 3 * chunks;
+
+  const std::int64_t parameters = total_size(mmdit_parameters(model));
+  const std::int64_t moved = (rows.home + 2 * routed + chunks) * d;
+  const std::int64_t in_and_out = 3 * image * model.d_patch + text_tokens * model.d_text;
+  const std::int64_t packed_bytes =
+      doubles + singles > 0 ? 3 * rows.packed * d_head * element_bytes : 0;
+  const auto tag_bytes = static_cast<std::int64_t>(4 * sizeof(std::int32_t));
+  return {.parameters = parameters * (sum_bytes + (in_place ? 0 : element_bytes)),
+          .gradients = parameters * sum_bytes,
+          .activations = activations * element_bytes + sums * sum_bytes +
+                         order * static_cast<std::int64_t>(sizeof(std::int64_t)),
+          .exchange = (moved + in_and_out) * element_bytes + routed * tag_bytes +
+                      image * kScaleBytes + packed_bytes + packed_bytes / 4};
 }
 
 }  // namespace knapformer

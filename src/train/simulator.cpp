@@ -22,28 +22,6 @@ namespace knapformer {
 
 namespace {
 
-/// CPU time when the ranks of some node have more threads than it has cores: elapsed time then says
-/// more about the neighbours than about the rank.
-ClockKind choose_clock(const Communicator& world, const Device& exec) {
-  struct Host {
-    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-    std::int64_t threads = 0;
-    std::int64_t cores = 0;
-  };
-  Host mine{.threads = exec.concurrency(),
-            .cores = std::max(1u, std::thread::hardware_concurrency())};
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(mine.name.data(), &length), "MPI_Get_processor_name");
-  const std::vector<Host> all = world.all_gather(std::span<const Host>(&mine, 1));
-  constexpr bool host =
-      Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible;
-  std::map<decltype(mine.name), std::int64_t> threads;
-  for (const Host& of : all) threads[of.name] += of.threads;
-  const bool shared =
-      host && std::ranges::any_of(all, [&](const Host& of) { return threads[of.name] > of.cores; });
-  return shared ? ClockKind::kCpu : ClockKind::kWall;
-}
-
 /// Ratios are means over micro-batches, weighted by work: the largest works added up over the means
 /// added up, as ranks wait for each other in every micro-batch.
 TraceGroup describe_group(const std::vector<Routing>& routings) {
@@ -76,17 +54,6 @@ TraceGroup describe_group(const std::vector<Routing>& routings) {
     group.plan_seconds += report.plan_seconds;
   }
   return group;
-}
-
-/// What this rank needs for the micro-batches of a step, buffers that only grow included.
-template <class T>
-MemoryUse needed_for(const Device& exec, const TransformerConfig& model,
-                     const std::vector<Routing>& routings, MemoryUse before) {
-  for (const Routing& routing : routings) {
-    before = largest(
-        before, predicted_memory(exec, model, sizeof(T), routing.plan(), routing.group().rank()));
-  }
-  return before;
 }
 
 TraceRank describe_rank(const StepOutcome& outcome, const MemoryUse& predicted,
@@ -155,22 +122,29 @@ TraceStep gather_step(const Communicator& world, const DataSource& data, const S
   return step;
 }
 
-int group_size_of(const SimulationOptions& options, int world) {
-  if (options.group_size > 0) return static_cast<int>(options.group_size);
-  return options.topology.is_elastic() ? world : static_cast<int>(options.topology.ranks());
+/// The topology that a placement's groups are made for.
+const Topology& topology_of(const SimulationOptions& options, const Placement& placement) {
+  return placement.topology ? *placement.topology : options.topology;
 }
 
-BalancerOptions balancer_options(const SimulationOptions& options, const Communicator& world,
-                                 const Communicator& group, bool balance) {
+int group_size_of(const SimulationOptions& options, const Topology& topology, int world) {
+  if (options.group_size > 0) return static_cast<int>(options.group_size);
+  return topology.is_elastic() ? world : static_cast<int>(topology.ranks());
+}
+
+BalancerOptions balancer_options(const SimulationOptions& options, const Placement& placement,
+                                 const Communicator& world, const Communicator& group) {
   Machine machine = options.machine;
   machine.check(world.size());
   if (!machine.speeds.empty()) {  // those of this group
     const auto first = machine.speeds.begin() + (world.rank() - group.rank());
     machine.speeds = std::vector<double>(first, first + group.size());
   }
-  return {.topology = options.topology,
-          .cost = CostModel::transformer(options.model.d_model, options.gamma),
-          .heads = options.model.plan_heads(),
+  const ModelShape model = shape_of(options.model);
+  const bool balance = placement.topology.has_value();
+  return {.topology = topology_of(options, placement),
+          .cost = CostModel::transformer(model.d_model, options.gamma),
+          .heads = model.plan_heads,
           .balance = balance,
           .machine = std::move(machine),
           .max_tokens_per_rank = options.max_tokens_per_rank,
@@ -196,7 +170,101 @@ double slowdown_of(const SimulationOptions& options, const Communicator& world) 
   return options.slowdowns[static_cast<std::size_t>(world.rank())];
 }
 
+/// One placement on the way.
+template <class T, template <class> class Task>
+struct Contender {
+  Contender(const Communicator& world, const SimulationOptions& options, const Placement& placement,
+            const typename Task<T>::Config& model)
+      // A group of its own, so that the memory that it holds is known.
+      : group(world.split(group_size_of(options, topology_of(options, placement), world.size()))),
+        trainer(world, Balancer(group, balancer_options(options, placement, world, group)), model,
+                {.seed = options.seed,
+                 .learning_rate = options.learning_rate,
+                 .micro_batches = options.micro_batches,
+                 .loss_mean = options.loss_mean}),
+        balanced(placement.topology.has_value()) {}
+
+  /// What this rank needs for the micro-batches of a step and of those before: buffers only grow.
+  void predict_memory(const Device& exec, const typename Task<T>::Config& model,
+                      std::span<const typename Task<T>::Batch> parts,
+                      const std::vector<Routing>& routings) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      needed = largest(needed, Task<T>::predicted_memory(exec, model, parts[i], routings[i]));
+    }
+  }
+
+  Communicator group;
+  Trainer<T, Task> trainer;
+  bool balanced;
+  MemoryUse needed = {};
+};
+
+template <class T, template <class> class Task>
+Comparison compare_training(const Communicator& world, const Device& exec, const DataSource& data,
+                            const SimulationOptions& options, const typename Task<T>::Config& model,
+                            std::span<const Placement> placements,
+                            const std::function<void(const TraceStep&)>& on_step) {
+  const double slowdown = slowdown_of(options, world);
+  std::vector<Contender<T, Task>> contenders;
+  contenders.reserve(placements.size());
+  for (const Placement& placement : placements) {
+    contenders.emplace_back(world, options, placement, model);
+  }
+  const ClockOptions clock{.kind = choose_clock(world, exec), .slowdown = slowdown};
+  Comparison comparison{.clock = clock.kind};
+  comparison.steps.resize(placements.size());
+  const std::int64_t last = options.warmup + options.steps - 1;
+  for (std::int64_t i = 0; i <= last; ++i) {
+    const auto batch = Task<T>::make_batch(exec, data.lengths(i, world.rank()), model, options.seed,
+                                           i, world.rank());
+    std::vector<typename Task<T>::Batch> parts;
+    for (std::int64_t part = 0; part < options.micro_batches; ++part) {
+      parts.push_back(micro_batch(batch, part, options.micro_batches));
+    }
+    std::optional<std::vector<std::int64_t>> next;
+    if (i < last) {
+      next = data.lengths(i + 1, world.rank());
+      next->resize(next->size() / static_cast<std::size_t>(options.micro_batches));
+    }
+    for (std::size_t turn = 0; turn < contenders.size(); ++turn) {
+      const std::size_t which = (turn + static_cast<std::size_t>(i)) % contenders.size();
+      Contender<T, Task>& of = contenders[which];
+      world.barrier();  // so that the time of a step begins alike everywhere
+      const StepOutcome outcome =
+          of.trainer.step(exec, std::span<const typename Task<T>::Batch>(parts), next, clock);
+      of.predict_memory(exec, model, parts, outcome.routings);
+      if (i < options.warmup) continue;
+      double flops = 0;
+      TraceStep step = gather_step(world, data, outcome, of.needed, i, of.balanced, flops);
+      if (on_step) on_step(step);
+      if (which == 0) comparison.flops += flops;
+      comparison.steps[which].push_back(std::move(step));
+    }
+  }
+  return comparison;
+}
+
 }  // namespace
+
+ClockKind choose_clock(const Communicator& world, const Device& exec) {
+  struct Host {
+    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+    std::int64_t threads = 0;
+    std::int64_t cores = 0;
+  };
+  Host mine{.threads = exec.concurrency(),
+            .cores = std::max(1u, std::thread::hardware_concurrency())};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(mine.name.data(), &length), "MPI_Get_processor_name");
+  const std::vector<Host> all = world.all_gather(std::span<const Host>(&mine, 1));
+  constexpr bool host =
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace, Device::memory_space>::accessible;
+  std::map<decltype(mine.name), std::int64_t> threads;
+  for (const Host& of : all) threads[of.name] += of.threads;
+  const bool shared =
+      host && std::ranges::any_of(all, [&](const Host& of) { return threads[of.name] > of.cores; });
+  return shared ? ClockKind::kCpu : ClockKind::kWall;
+}
 
 double Simulation::speedup() const {
   return summarise(unbalanced).seconds / summarise(balanced).seconds;
@@ -207,14 +275,18 @@ double Simulation::bound() const {
   return summary.busy_mean > 0 ? summary.busy_max / summary.busy_mean : 1;
 }
 
-double Simulation::loss_difference() const {
+double loss_difference(const std::vector<TraceStep>& of, const std::vector<TraceStep>& other) {
   double largest = 0;
-  for (std::size_t i = 0; i < unbalanced.size(); ++i) {
-    const double a = unbalanced[i].loss, b = balanced[i].loss;
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const double a = of[i].loss, b = other[i].loss;
     if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::quiet_NaN();
     if (a != b) largest = std::max(largest, std::abs(a - b) / std::max(std::abs(a), std::abs(b)));
   }
   return largest;
+}
+
+double Simulation::loss_difference() const {
+  return knapformer::loss_difference(unbalanced, balanced);
 }
 
 PlacementSummary summarise(const std::vector<TraceStep>& steps) {
@@ -261,60 +333,43 @@ PlacementSummary summarise(const std::vector<TraceStep>& steps) {
 }
 
 template <class T>
+Comparison compare(const Communicator& world, const Device& exec, const DataSource& data,
+                   const SimulationOptions& options, std::span<const Placement> placements,
+                   const std::function<void(const TraceStep&)>& on_step) {
+  if (const auto* model = std::get_if<MMDiTConfig>(&options.model)) {
+    return compare_training<T, MMDiTTask>(world, exec, data, options, *model, placements, on_step);
+  }
+  return compare_training<T, TransformerTask>(
+      world, exec, data, options, std::get<TransformerConfig>(options.model), placements, on_step);
+}
+
+template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,
                     const std::function<void(const TraceStep&)>& on_step) {
-  const double slowdown = slowdown_of(options, world);
-  const auto trainer = [&](bool balance) {
-    // A group of its own, so that the memory that it holds is known.
-    const Communicator group = world.split(group_size_of(options, world.size()));
-    return Trainer<T>(world, Balancer(group, balancer_options(options, world, group, balance)),
-                      options.model,
-                      {.seed = options.seed,
-                       .learning_rate = options.learning_rate,
-                       .micro_batches = options.micro_batches,
-                       .loss_mean = options.loss_mean});
-  };
-  Trainer<T> trainers[2] = {trainer(false), trainer(true)};
-  const ClockOptions clock{.kind = choose_clock(world, exec), .slowdown = slowdown};
-  Simulation simulation{.clock = clock.kind};
-  MemoryUse needed[2];
-  const std::int64_t last = options.warmup + options.steps - 1;
-  for (std::int64_t i = 0; i <= last; ++i) {
-    const Batch<T> batch = make_synthetic_batch<T>(
-        exec, data.lengths(i, world.rank()), options.model.d_model, options.seed, i, world.rank());
-    std::vector<Batch<T>> parts;
-    for (std::int64_t part = 0; part < options.micro_batches; ++part) {
-      parts.push_back(micro_batch(batch, part, options.micro_batches));
-    }
-    std::optional<std::vector<std::int64_t>> next;
-    if (i < last) {
-      next = data.lengths(i + 1, world.rank());
-      next->resize(next->size() / static_cast<std::size_t>(options.micro_batches));
-    }
-    for (const bool second : {false, true}) {
-      const bool balanced = second != (i % 2 == 1);
-      world.barrier();  // so that the time of a step begins alike everywhere
-      const StepOutcome outcome =
-          trainers[balanced].step(exec, std::span<const Batch<T>>(parts), next, clock);
-      needed[balanced] = needed_for<T>(exec, options.model, outcome.routings, needed[balanced]);
-      if (i < options.warmup) continue;
-      double flops = 0;
-      TraceStep step = gather_step(world, data, outcome, needed[balanced], i, balanced, flops);
-      if (on_step) on_step(step);
-      if (balanced) simulation.flops += flops;
-      (balanced ? simulation.balanced : simulation.unbalanced).push_back(std::move(step));
-    }
-  }
-  return simulation;
+  const Placement placements[] = {{}, {options.topology}};
+  Comparison both = compare<T>(world, exec, data, options, placements, on_step);
+  return {.clock = both.clock,
+          .flops = both.flops,
+          .unbalanced = std::move(both.steps[0]),
+          .balanced = std::move(both.steps[1])};
 }
 
+template Comparison compare<double>(const Communicator&, const Device&, const DataSource&,
+                                    const SimulationOptions&, std::span<const Placement>,
+                                    const std::function<void(const TraceStep&)>&);
 template Simulation simulate<double>(const Communicator&, const Device&, const DataSource&,
                                      const SimulationOptions&,
                                      const std::function<void(const TraceStep&)>&);
+template Comparison compare<float>(const Communicator&, const Device&, const DataSource&,
+                                   const SimulationOptions&, std::span<const Placement>,
+                                   const std::function<void(const TraceStep&)>&);
 template Simulation simulate<float>(const Communicator&, const Device&, const DataSource&,
                                     const SimulationOptions&,
                                     const std::function<void(const TraceStep&)>&);
+template Comparison compare<bfloat16>(const Communicator&, const Device&, const DataSource&,
+                                      const SimulationOptions&, std::span<const Placement>,
+                                      const std::function<void(const TraceStep&)>&);
 template Simulation simulate<bfloat16>(const Communicator&, const Device&, const DataSource&,
                                        const SimulationOptions&,
                                        const std::function<void(const TraceStep&)>&);

@@ -1,37 +1,14 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <Kokkos_Core.hpp>
 #include <knapformer/train/synthetic.hpp>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "train/synthetic_fill.hpp"
+
 namespace knapformer {
-
-namespace synthetic {
-
-// splitmix64: a counter-based generator, so that every element is drawn on its own.
-KOKKOS_INLINE_FUNCTION std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-template <class T>
-void fill(const Device& exec, std::uint64_t key, const Matrix<T>& out) {
-  Kokkos::parallel_for(
-      "KnapFormer::synthetic",
-      Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(
-          exec, 0, static_cast<std::int64_t>(out.size())),
-      KOKKOS_LAMBDA(const std::int64_t i) {
-        const std::uint64_t bits = mix(key ^ mix(static_cast<std::uint64_t>(i)));
-        out.data()[i] = static_cast<T>(static_cast<double>(bits >> 11) * 0x1p-52 - 1.0);
-      });
-}
-
-}  // namespace synthetic
 
 template <class T>
 Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> lengths,
@@ -46,9 +23,7 @@ Batch<T> make_synthetic_batch(const Device& exec, std::span<const std::int64_t> 
                  matrix("KnapFormer::tokens"),
                  matrix("KnapFormer::targets"),
                  Positions(Kokkos::view_alloc(exec, "KnapFormer::positions"), rows)};
-  std::uint64_t key = synthetic::mix(seed);
-  key = synthetic::mix(key ^ static_cast<std::uint64_t>(step));
-  key = synthetic::mix(key ^ static_cast<std::uint64_t>(home));
+  const std::uint64_t key = synthetic::key_of(seed, step, home);
   synthetic::fill(exec, key, batch.tokens);
   synthetic::fill(exec, synthetic::mix(key), batch.targets);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <knapformer/train/token_buffers.hpp>
+#include <numeric>
 #include <string>
 
 namespace knapformer {
@@ -20,6 +21,20 @@ View first_rows(const Device& exec, const std::string& label, View& storage, std
 
 }  // namespace
 
+Vector<double> LossScales::reset(const Device& exec, std::span<const std::int64_t> lengths,
+                                 std::int64_t columns, LossMean mean) {
+  const std::int64_t rows = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  const Vector<double> scales = first_rows(exec, "KnapFormer::loss_scales", device_, rows);
+  const auto on_host = first_rows(exec, "KnapFormer::loss_scales", host_, rows);
+  double* next = on_host.data();
+  for (const std::int64_t length : lengths) {
+    if (length == 0) continue;
+    next = std::fill_n(next, length, token_weight(mean, length) / static_cast<double>(columns));
+  }
+  Kokkos::deep_copy(exec, scales, on_host);
+  return scales;
+}
+
 template <class T>
 void TokenBuffers<T>::reset(const Device& exec, const Routing& routing,
                             std::span<const std::int64_t> lengths, std::int64_t d_model,
@@ -30,21 +45,13 @@ void TokenBuffers<T>::reset(const Device& exec, const Routing& routing,
     for (Matrix<T>* view : {&output, &d_output}) *view = cursor.matrix(home, d_model);
   });
   positions = first_rows(exec, "KnapFormer::positions", all_positions_, routed);
-  scales = first_rows(exec, "KnapFormer::loss_scales", all_scales_, home);
-  const HostScales on_host = first_rows(exec, "KnapFormer::loss_scales", host_scales_, home);
-  double* next = on_host.data();
-  for (const std::int64_t length : lengths) {
-    if (length == 0) continue;
-    next = std::fill_n(next, length, token_weight(mean, length) / static_cast<double>(d_model));
-  }
-  Kokkos::deep_copy(exec, scales, on_host);
+  scales = all_scales_.reset(exec, lengths, d_model, mean);
 }
 
 template <class T>
 std::int64_t TokenBuffers<T>::bytes() const {
-  return rows_.bytes() +
-         static_cast<std::int64_t>(all_positions_.span() * sizeof(std::int32_t) +
-                                   (all_scales_.span() + host_scales_.span()) * sizeof(double));
+  return rows_.bytes() + all_scales_.bytes() +
+         static_cast<std::int64_t>(all_positions_.span() * sizeof(std::int32_t));
 }
 
 template struct TokenBuffers<float>;

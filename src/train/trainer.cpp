@@ -7,11 +7,9 @@
 #include <chrono>
 #include <functional>
 #include <knapformer/comm/shared_error.hpp>
-#include <knapformer/kernels/squared_error.hpp>
 #include <knapformer/train/trainer.hpp>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 namespace knapformer {
@@ -36,28 +34,6 @@ void update(const Device& exec, double rate, double count, const Vector<T>& grad
 }  // namespace descent
 
 namespace {
-
-/// Tokens with their positions and the gradient of the output go out; the output and the gradient
-/// of the tokens come back.
-template <class T>
-std::int64_t bytes_routed(const Routing& routing, const TransformerConfig& model) {
-  const auto row = static_cast<std::int64_t>(sizeof(T)) * model.d_model;
-  const auto position = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
-  return routing.routed_away_rows() * (2 * row + position) + routing.routed_back_rows() * 2 * row;
-}
-
-/// In each block q, k and v go to their heads and the output comes back; so do their gradients, the
-/// other way; and q, k, v and the output once more in every block that is recomputed: all but the
-/// last.
-template <class T>
-std::int64_t bytes_exchanged(const Routing& routing, const TransformerConfig& model) {
-  const auto row = static_cast<std::int64_t>(sizeof(T)) * model.d_head();
-  const std::int64_t out = model.queries_per_key(), qkv = out + 2;  // rows for one head of keys
-  const std::int64_t sent = routing.attention_rows_sent(), back = routing.attention_rows_returned();
-  const std::int64_t recomputed = model.checkpoint && model.layers > 0 ? model.layers - 1 : 0;
-  return row * ((model.layers + recomputed) * (qkv * sent + out * back) +
-                model.layers * (out * sent + qkv * back));
-}
 
 /// Throws Error unless a step begins with the sequences that the step before was told of.
 void check_announced(std::span<const std::int64_t> announced, std::span<const std::int64_t> given) {
@@ -109,20 +85,20 @@ void check_options(const Communicator& world, const TrainerOptions& options) {
 
 }  // namespace
 
-template <class T>
-Trainer<T>::Trainer(Communicator world, Balancer balancer, const TransformerConfig& config,
-                    const TrainerOptions& options)
+template <class T, template <class> class Task>
+Trainer<T, Task>::Trainer(Communicator world, Balancer balancer, const Config& config,
+                          const TrainerOptions& options)
     : world_(std::move(world)),
       balancer_(std::move(balancer)),
-      model_(config, options.seed),
+      task_(config, options.seed),
       options_(options) {
   check_options(world_, options_);
 }
 
-template <class T>
-StepOutcome Trainer<T>::step(const Device& exec, std::span<const Batch<T>> micro_batches,
-                             std::optional<std::span<const std::int64_t>> next_lengths,
-                             const ClockOptions& clock) {
+template <class T, template <class> class Task>
+StepOutcome Trainer<T, Task>::step(const Device& exec, std::span<const Batch> micro_batches,
+                                   std::optional<std::span<const std::int64_t>> next_lengths,
+                                   const ClockOptions& clock) {
   // The others wait for this rank in its group, or in the world.
   return world_.guard([&] {
     return balancer_.group().guard(
@@ -130,23 +106,23 @@ StepOutcome Trainer<T>::step(const Device& exec, std::span<const Batch<T>> micro
   });
 }
 
-template <class T>
-void Trainer<T>::plan_ahead(std::span<const std::int64_t> lengths) {
+template <class T, template <class> class Task>
+void Trainer<T, Task>::plan_ahead(std::span<const std::int64_t> lengths) {
   ahead_.emplace(Ahead{{lengths.begin(), lengths.end()}, balancer_.start_prepare(lengths)});
 }
 
 /// The routing that was planned ahead, or one whose planning begins now.
-template <class T>
-Routing Trainer<T>::take_ahead(const Batch<T>& batch) {
+template <class T, template <class> class Task>
+Routing Trainer<T, Task>::take_ahead(const Batch& batch) {
   if (!ahead_) return balancer_.prepare(batch.lengths);
   check_announced(ahead_->lengths, batch.lengths);
   return std::exchange(ahead_, std::nullopt)->routing.wait();
 }
 
-template <class T>
-StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> micro_batches,
-                                 std::optional<std::span<const std::int64_t>> next_lengths,
-                                 const ClockOptions& clock_options) {
+template <class T, template <class> class Task>
+StepOutcome Trainer<T, Task>::try_step(const Device& exec, std::span<const Batch> micro_batches,
+                                       std::optional<std::span<const std::int64_t>> next_lengths,
+                                       const ClockOptions& clock_options) {
   if (std::ssize(micro_batches) != options_.micro_batches) {
     throw Error(fmt::format("trainer: a step was given {} micro-batches; its options say {}",
                             micro_batches.size(), options_.micro_batches));
@@ -160,10 +136,10 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
   const Seconds hidden_before = group.times().hidden;
   double count = 0;
   clock.enter(Phase::kCompute);
-  Kokkos::deep_copy(exec, model_.gradients(), Accumulate<T>(0));
+  Kokkos::deep_copy(exec, model().gradients(), Accumulate<T>(0));
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::micro_batch");
-    const Batch<T>& batch = micro_batches[i];
+    const Batch& batch = micro_batches[i];
     clock.enter(Phase::kPlan);
     const Seconds before = group.times().hidden;
     const Routing& routing = outcome.routings.emplace_back(take_ahead(batch));
@@ -171,8 +147,8 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
     const bool is_last = i + 1 == micro_batches.size();
     if (!is_last) plan_ahead(micro_batches[i + 1].lengths);
     if (is_last && next_lengths) plan_ahead(*next_lengths);
-    count += count_of(options_.loss_mean, batch.lengths);
-    outcome.loss += forward_and_backward(exec, batch, routing, clock);
+    count += Task<T>::count(batch, options_.loss_mean);
+    outcome.loss += task_.forward_and_backward(exec, batch, routing, options_.loss_mean, clock);
   }
 
   clock.enter(Phase::kWait);
@@ -184,35 +160,36 @@ StepOutcome Trainer<T>::try_step(const Device& exec, std::span<const Batch<T>> m
   outcome.hidden_plan = clock.of_kind(hidden_plan);
   outcome.hidden_exchange = clock.of_kind(group.times().hidden - hidden_before - hidden_plan);
   outcome.loss = world_count > 0 ? outcome.loss / world_count : 0;
-  report(outcome);
+  report(micro_batches, outcome);
   return outcome;
 }
 
 /// Sums the gradients over the world and takes a step down.
-template <class T>
-void Trainer<T>::descend(const Device& exec, double world_count, PhaseClock& clock) {
+template <class T, template <class> class Task>
+void Trainer<T, Task>::descend(const Device& exec, double world_count, PhaseClock& clock) {
   clock.enter(Phase::kReduce);
   {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::reduce_gradients");
-    world_.all_reduce_sum(exec, model_.gradients());
+    world_.all_reduce_sum(exec, model().gradients());
   }
   clock.enter(Phase::kCompute);
   {
     const Kokkos::Profiling::ScopedRegion region("KnapFormer::optimizer");
-    descent::update<Accumulate<T>>(exec, options_.learning_rate, world_count, model_.gradients(),
-                                   model_.parameters());
+    descent::update<Accumulate<T>>(exec, options_.learning_rate, world_count, model().gradients(),
+                                   model().parameters());
   }
   clock.stop();
 }
 
 /// What follows from the routings and times of a step.
-template <class T>
-void Trainer<T>::report(StepOutcome& outcome) const {
+template <class T, template <class> class Task>
+void Trainer<T, Task>::report(std::span<const Batch> micro_batches, StepOutcome& outcome) const {
   outcome.memory = memory();
-  for (const Routing& routing : outcome.routings) {
-    outcome.flops += model_.forward_flops(routing) + model_.backward_flops(routing);
-    outcome.bytes_routed += bytes_routed<T>(routing, model_.config());
-    outcome.bytes_exchanged += bytes_exchanged<T>(routing, model_.config());
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const TaskCounts counts = task_.counts(micro_batches[i], outcome.routings[i]);
+    outcome.flops += counts.flops;
+    outcome.bytes_routed += counts.bytes_routed;
+    outcome.bytes_exchanged += counts.bytes_exchanged;
   }
   if (balancer_.options().adapt_to_speed) {  // the balancer adds up what it is told
     for (const Routing& routing : outcome.routings) {
@@ -224,50 +201,16 @@ void Trainer<T>::report(StepOutcome& outcome) const {
   outcome.speed_estimate = balancer_.speed_estimate()[me];
 }
 
-/// Adds to the gradients of this rank in the model, and returns its part of the loss; both are yet
-/// to be divided by what the step counts.
-template <class T>
-double Trainer<T>::forward_and_backward(const Device& exec, const Batch<T>& batch,
-                                        const Routing& routing, PhaseClock& clock) {
-  TokenBuffers<T>& rows = buffers_;
-  clock.enter(Phase::kRoute);
-  rows.reset(exec, routing, batch.lengths, model_.config().d_model, options_.loss_mean);
-  routing.route_into(exec, std::tie(rows.x, rows.positions), batch.tokens, batch.positions);
-  clock.enter(Phase::kCompute);
-  const ExchangeObserver observer = [&clock](bool begins) {
-    clock.enter(begins ? Phase::kExchange : Phase::kCompute);
-  };
-  const auto y = model_.forward(exec, routing, rows.x, rows.positions, saved_, observer);
-  clock.enter(Phase::kRoute);
-  routing.reverse_route_into(exec, std::tie(rows.output), y);
-
-  clock.enter(Phase::kCompute);
-  const double loss = [&] {
-    const Kokkos::Profiling::ScopedRegion region("KnapFormer::loss");
-    return kernels::squared_error<T>(exec, rows.output, batch.targets, rows.scales, rows.d_output);
-  }();
-
-  clock.enter(Phase::kRoute);
-  routing.reverse_route_adjoint_into(exec, std::tie(rows.d_y), rows.d_output);
-  clock.enter(Phase::kCompute);
-  const auto dx = model_.backward(exec, routing, rows.d_y, saved_, observer);
-  clock.enter(Phase::kRoute);
-  // What embeds the tokens runs on their home rank, and so does its backward pass.
-  routing.route_adjoint_into(exec, std::tie(rows.output), dx);
-  return loss;
-}
-
-template <class T>
-MemoryUse Trainer<T>::memory() const {
-  return {.parameters = model_.parameter_bytes(),
-          .gradients = static_cast<std::int64_t>(model_.gradients().span() * sizeof(Accumulate<T>)),
-          .activations = saved_.bytes(),
-          .exchange = buffers_.bytes() + balancer_.group().scratch_bytes()};
+template <class T, template <class> class Task>
+MemoryUse Trainer<T, Task>::memory() const {
+  MemoryUse use = task_.memory();
+  use.exchange += balancer_.group().scratch_bytes();
+  return use;
 }
 
 /// Waits for the slowest rank, and returns the sum of what all ranks count.
-template <class T>
-double Trainer<T>::meet(double count) {
+template <class T, template <class> class Task>
+double Trainer<T, Task>::meet(double count) {
   struct Fact {
     double count;
     std::int64_t told;  // the lengths of the next step
@@ -294,5 +237,8 @@ double Trainer<T>::meet(double count) {
 template class Trainer<double>;
 template class Trainer<float>;
 template class Trainer<bfloat16>;
+template class Trainer<double, MMDiTTask>;
+template class Trainer<float, MMDiTTask>;
+template class Trainer<bfloat16, MMDiTTask>;
 
 }  // namespace knapformer

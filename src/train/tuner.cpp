@@ -80,9 +80,9 @@ double median(std::vector<double> values) {
 /// Sums up one candidate's plans.
 class Tally {
  public:
-  explicit Tally(TunerCandidate candidate) { row_.candidate = std::move(candidate); }
+  explicit Tally(Placement candidate) { row_.candidate = std::move(candidate); }
 
-  const TunerCandidate& candidate() const { return row_.candidate; }
+  const Placement& candidate() const { return row_.candidate; }
 
   void refuse(const std::string& why) {
     if (row_.refused_steps++ == 0) row_.refusal = why;
@@ -173,7 +173,7 @@ void check(const TunerOptions& options) {
        {options.max_tokens_per_rank, options.max_attention_tokens_per_rank}) {
     if (cap < 0) throw Error(fmt::format("a cap of {} tokens per rank; give 0 or more", cap));
   }
-  for (const TunerCandidate& candidate : options.candidates) {
+  for (const Placement& candidate : options.candidates) {
     const std::optional<Topology>& topology = candidate.topology;
     if (!topology || topology->is_elastic() || topology->ranks() == options.ranks) continue;
     throw Error(fmt::format("topology {} is for {} ranks, but the balancing group has {}",
@@ -191,15 +191,15 @@ void check(const TunerOptions& options) {
 
 }  // namespace
 
-TunerCandidate TunerCandidate::parse(std::string_view text) {
+Placement Placement::parse(std::string_view text) {
   if (trimmed(text) == kHome) return {};
   return {Topology::parse(text)};
 }
 
-std::vector<TunerCandidate> default_candidates(std::int64_t ranks, std::int64_t heads,
-                                               const Machine& machine) {
+std::vector<Placement> default_candidates(std::int64_t ranks, std::int64_t heads,
+                                          const Machine& machine) {
   constexpr std::int64_t kLargestBag = 16;
-  std::vector<TunerCandidate> out{{}, {Topology::elastic()}};
+  std::vector<Placement> out{{}, {Topology::elastic()}};
   const std::int64_t node = machine.ranks_per_node;
   for (const std::int64_t degree : std::set<std::int64_t>{2, 4, node}) {
     if (degree < std::min(ranks, heads)) out.push_back({Topology::elastic(degree)});

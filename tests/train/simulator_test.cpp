@@ -28,8 +28,10 @@ class Uneven : public DataSource {
   std::string describe() const override { return "uneven"; }
 };
 
+constexpr TransformerConfig kModel{.layers = 2, .d_model = 16, .heads = 4, .d_ffn = 24};
+
 SimulationOptions small(std::int64_t ranks_of_a_group) {
-  return {.model = {.layers = 2, .d_model = 16, .heads = 4, .d_ffn = 24},
+  return {.model = kModel,
           .topology = Topology::parse("g1n" + std::to_string(ranks_of_a_group)),
           .gamma = 1,
           .steps = 4,
@@ -64,12 +66,41 @@ TEST(Simulate, TrainsTheSameModelWithAndWithoutBalancing) {
 TEST(Simulate, TrainsAModelWithSharedKeys) {
   const Communicator world(MPI_COMM_WORLD);
   SimulationOptions options = small(world.size());
-  options.model.kv_heads = 2;
+  TransformerConfig model = kModel;
+  model.kv_heads = 2;
+  options.model = model;
   for (const Topology& topology :
        {Topology::elastic(), Topology::parse(test::join("g", world.size(), "n1"))}) {
     options.topology = topology;
     EXPECT_LT(simulate<double>(world, Device(), Uneven(), options).loss_difference(), 1e-12);
   }
+}
+
+TEST(Simulate, TrainsAnMMDiTWithEveryPlacementAlike) {
+  const Communicator world(MPI_COMM_WORLD);
+  SimulationOptions options = small(world.size());
+  MMDiTConfig model = mmdit_preset("tiny");
+  model.double_blocks = model.single_blocks = 1;
+  model.d_model = 32;
+  model.heads = 4;
+  model.d_mlp = 40;
+  model.d_text = 24;
+  model.rope_axes = {0, 4, 4};
+  options.model = model;
+  const Placement placements[] = {
+      {}, {Topology::elastic()}, {Topology::parse(test::join("g", world.size(), "n1"))}};
+  std::int64_t seen = 0;
+  const Comparison comparison = compare<double>(world, Device(), Uneven(), options, placements,
+                                                [&](const TraceStep&) { ++seen; });
+  EXPECT_EQ(seen, 3 * options.steps);
+  ASSERT_EQ(comparison.steps.size(), 3u);
+  EXPECT_GT(comparison.flops, 0);
+  for (const std::vector<TraceStep>& steps : comparison.steps) {
+    ASSERT_EQ(std::ssize(steps), options.steps);
+    EXPECT_LT(loss_difference(comparison.steps.front(), steps), 1e-12);
+    EXPECT_EQ(steps.front().balanced, &steps != &comparison.steps.front());
+  }
+  EXPECT_NE(comparison.steps[0].front().loss, comparison.steps[0].back().loss);
 }
 
 TEST(Simulate, BalancesWithinEachGroupOfALargerWorld) {
@@ -156,7 +187,7 @@ TEST(Trainer, ARankThatFailsStopsAllGroups) {
   const SimulationOptions options = small(ranks);
   Trainer<double> trainer(world,
                           Balancer(world.split(ranks), {.topology = options.topology, .heads = 4}),
-                          options.model, {.seed = 1});
+                          kModel, {.seed = 1});
   Batch<double> batch =
       make_synthetic_batch<double>(Device(), std::vector<std::int64_t>{3}, 16, 1, 0, world.rank());
   if (world.rank() == world.size() - 1) batch.lengths = {-7};

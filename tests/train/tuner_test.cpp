@@ -37,20 +37,20 @@ class WrittenSource : public DataSource {
   std::vector<Step> steps_;
 };
 
-std::vector<TunerCandidate> candidates(std::initializer_list<std::string_view> names) {
-  std::vector<TunerCandidate> out;
-  for (std::string_view name : names) out.push_back(TunerCandidate::parse(name));
+std::vector<Placement> candidates(std::initializer_list<std::string_view> names) {
+  std::vector<Placement> out;
+  for (std::string_view name : names) out.push_back(Placement::parse(name));
   return out;
 }
 
-std::vector<std::string> names(const std::vector<TunerCandidate>& candidates) {
+std::vector<std::string> names(const std::vector<Placement>& candidates) {
   std::vector<std::string> out;
-  for (const TunerCandidate& candidate : candidates) out.push_back(candidate.name());
+  for (const Placement& candidate : candidates) out.push_back(candidate.name());
   return out;
 }
 
 PlanReport planned(const DataSource& data, std::int64_t step, const TunerOptions& options,
-                   const TunerCandidate& candidate) {
+                   const Placement& candidate) {
   Lengths lengths, offsets{0};
   for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
     for (const std::int64_t n : data.lengths(step, rank)) lengths.push_back(n);
@@ -290,12 +290,12 @@ TEST(Tuner, RefusesNonsense) {
         o.machine.speeds = {1, 1, 1};
       },
       {"3 speeds", "2 ranks"});
-  expect_message(message_of<Error>([] { TunerCandidate::parse("g4n8x"); }), {"g4n8x"});
+  expect_message(message_of<Error>([] { Placement::parse("g4n8x"); }), {"g4n8x"});
   expect_message(message_of<Error>([] { recommend({}); }), {"nothing to recommend"});
 }
 
 TunerRow row(std::string_view name, double seconds, double crossed, std::int64_t refused = 0) {
-  return {.candidate = TunerCandidate::parse(name),
+  return {.candidate = Placement::parse(name),
           .refused_steps = refused,
           .step_seconds = seconds,
           .crossed_share = crossed};

@@ -49,6 +49,8 @@ struct DoubleStreamActivations {
   Matrix<T> activated;                   ///< [rows x d_mlp]
   Matrix<T> mlp_out;                     ///< [rows x d_model]
 
+  std::int64_t bytes() const { return arena_.bytes(); }  ///< of device memory held
+
  private:
   Arena<T> arena_;
 };

@@ -30,6 +30,11 @@ class MMDiTSaved {
   MMDiTSaved(MMDiTSaved&&) noexcept = default;
   MMDiTSaved& operator=(MMDiTSaved&&) noexcept = default;
 
+  /// Of device memory held, without row_bytes().
+  std::int64_t bytes() const;
+  /// Of the rows that come from home and go back, and of those that the model takes and gives.
+  std::int64_t row_bytes() const;
+
  private:
   template <class U>
   friend class MMDiT;
@@ -77,17 +82,29 @@ class MMDiT {
   /// The gradient of the same.
   Vector<Accumulate<T>> gradient(std::string_view name) const;
 
+  /// Of parameters(), and of what they are rounded to.
+  std::int64_t parameter_bytes() const;
+
   /// Returns the prediction [image tokens x d_patch] for this rank's own image tokens, in the
   /// memory of `saved`: it lives until that is used for the next forward pass. The input must stay
-  /// as it is until the backward pass. Collective.
+  /// as it is until the backward pass. Collective. `on_exchange` is told of exchanges around
+  /// attention, `on_route` of those between home and the blocks.
   Matrix<T> forward(const Device& exec, const Routing& routing, const MMDiTInput<T>& input,
-                    MMDiTSaved<T>& saved, const ExchangeObserver& observer = {}) const;
+                    MMDiTSaved<T>& saved, const ExchangeObserver& on_exchange = {},
+                    const ExchangeObserver& on_route = {}) const;
 
   /// Adds to the gradients of the parameters, which are to be summed over the ranks, and returns
   /// those of the input, in the memory of `saved`. Once for every forward pass, with its routing.
   /// Collective.
   Gradients backward(const Device& exec, const Routing& routing, const Matrix<T>& d_out,
-                     MMDiTSaved<T>& saved, const ExchangeObserver& observer = {}) const;
+                     MMDiTSaved<T>& saved, const ExchangeObserver& on_exchange = {},
+                     const ExchangeObserver& on_route = {}) const;
+
+  /// FLOPs of one forward pass on this rank: 2 m n k of every matrix product of its own sequences
+  /// and of its share of a plan, 4 L^2 d_head of attention for every head.
+  double forward_flops(const Routing& routing, const MMDiTInput<T>& input) const;
+  /// FLOPs of one backward pass, recomputation included, see Transformer.
+  double backward_flops(const Routing& routing, const MMDiTInput<T>& input) const;
 
  private:
   void lay_out(const Device& exec, const Routing& routing, MMDiTSaved<T>& saved) const;

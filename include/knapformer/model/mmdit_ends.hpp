@@ -53,6 +53,8 @@ struct MMDiTEndsActivations {
   Matrix<T> d_sequences;          ///< [sequences x d_model]
   Matrix<T> d_sinusoids;          ///< [sequences x d_time]
 
+  std::int64_t bytes() const { return arena_.bytes(); }  ///< of device memory held
+
  private:
   Arena<T> arena_;
 };

@@ -20,6 +20,8 @@ using ExchangeObserver = std::function<void(bool begins)>;
 struct RoutedAttention {
   kernels::AttentionWork unsplit;  ///< in the first unsplit.head_rows rows of head buffers
   kernels::AttentionWork split;    ///< in the others
+
+  std::int64_t bytes() const;  ///< of device memory held
 };
 /// The heads of the plan are those of keys; `queries_per_key` query heads share each of them. Takes
 /// the memory of `old`, see make_attention_work.

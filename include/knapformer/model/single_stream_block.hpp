@@ -40,6 +40,8 @@ struct SingleStreamActivations {
   Matrix<T> activated;                   ///< [rows x d_mlp]
   Matrix<T> out;                         ///< [rows x d_model]
 
+  std::int64_t bytes() const { return arena_.bytes(); }  ///< of device memory held
+
  private:
   Arena<T> arena_;
 };

@@ -38,6 +38,8 @@ struct StreamScratch {
   Matrix<T> d_qkv;                        ///< [rows x 3 d_model]
   std::array<Matrix<T>, 2> d_modulation;  ///< [chunks x 6 d_model], of text and image
 
+  std::int64_t bytes() const { return arena_.bytes(); }  ///< of device memory held
+
  private:
   Arena<T> arena_;
 };

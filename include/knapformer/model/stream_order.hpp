@@ -26,6 +26,10 @@ struct StreamOrder {
   Kokkos::View<std::int64_t*, Device> memory;  ///< of all these lists
 
   std::int64_t row_count() const { return text_rows + image_rows; }  ///< of both streams
+  /// Of device memory held.
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>(memory.span() * sizeof(std::int64_t));
+  }
 };
 
 /// `offsets` are the first row of every chunk, then the number of rows. Fences `exec`. Throws Error

@@ -22,6 +22,8 @@ class StreamSaved {
   StreamSaved(StreamSaved&&) noexcept = default;
   StreamSaved& operator=(StreamSaved&&) noexcept = default;
 
+  std::int64_t bytes() const;  ///< of device memory held
+
  private:
   template <class U>
   friend class StreamStack;

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <knapformer/comm/communicator.hpp>
-#include <knapformer/model/transformer.hpp>
+#include <knapformer/train/model_config.hpp>
+#include <knapformer/train/phase_clock.hpp>
 
 namespace knapformer {
 
@@ -19,10 +20,10 @@ struct Calibration {
 };
 
 /// Collective; takes about a second. The median of some repetitions on each rank, the mean over
-/// ranks. `longest` is the length of sequence to measure with, at least 256. Double, float and
-/// bfloat16.
+/// ranks. `longest` is the length of sequence to measure with, at least 256. Rates are in seconds
+/// of `clock`. Double, float and bfloat16.
 template <class T>
-Calibration calibrate(const Communicator& world, const Device& exec,
-                      const TransformerConfig& config, std::int64_t longest);
+Calibration calibrate(const Communicator& world, const Device& exec, const ModelConfig& config,
+                      std::int64_t longest, ClockKind clock = ClockKind::kWall);
 
 }  // namespace knapformer

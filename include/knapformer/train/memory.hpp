@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <knapformer/comm/device.hpp>
+#include <knapformer/model/mmdit_config.hpp>
 #include <knapformer/model/transformer_config.hpp>
 #include <knapformer/plan/plan.hpp>
 
@@ -33,5 +34,8 @@ MemoryUse largest(const MemoryUse& a, const MemoryUse& b);
 /// the second copy of ranges of up to 8 KB that are sent together.
 MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
                            std::int64_t element_bytes, const Plan& plan, std::int64_t rank);
+/// The same of an MMDiT, where `text_tokens` of the tokens that `rank` loaded are text.
+MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::int64_t element_bytes,
+                           const Plan& plan, std::int64_t rank, std::int64_t text_tokens);
 
 }  // namespace knapformer

@@ -7,20 +7,22 @@
 #include <cstdint>
 #include <functional>
 #include <knapformer/comm/communicator.hpp>
-#include <knapformer/model/transformer.hpp>
 #include <knapformer/plan/planner.hpp>
 #include <knapformer/trace/trace.hpp>
 #include <knapformer/train/data_source.hpp>
 #include <knapformer/train/loss_mean.hpp>
+#include <knapformer/train/model_config.hpp>
 #include <knapformer/train/phase_clock.hpp>
+#include <knapformer/train/placement.hpp>
+#include <span>
 #include <vector>
 
 namespace knapformer {
 
 /// What simulate() trains, how it balances, and for how long. The same on all ranks.
 struct SimulationOptions {
-  TransformerConfig model = {};  ///< what is trained
-  Topology topology;             ///< of each balancing group
+  ModelConfig model = {};  ///< what is trained
+  Topology topology;       ///< of each balancing group
   std::int64_t group_size =
       0;             ///< ranks of a balancing group; 0: those of the topology, all if it is elastic
   double gamma = 0;  ///< of the cost model
@@ -72,18 +74,39 @@ struct Simulation {
   double speedup() const;
   /// What the imbalance allows: the largest over the mean busy time, without balancing.
   double bound() const;
-  /// Largest relative difference of the loss in the same step of both; not a number when a loss is
-  /// none, or infinite.
+  /// See knapformer::loss_difference().
   double loss_difference() const;
 };
+
+/// The same steps with each of some placements.
+struct Comparison {
+  ClockKind clock = ClockKind::kWall;              ///< see Simulation
+  double flops = 0;                                ///< of the first placement, see Simulation
+  std::vector<std::vector<TraceStep>> steps = {};  ///< the measured ones of each placement
+};
+
+/// Largest relative difference of the loss in the same step of two placements; not a number when a
+/// loss is none, or infinite.
+double loss_difference(const std::vector<TraceStep>& a, const std::vector<TraceStep>& b);
+
+/// Collective: CPU time when the ranks of some node have more threads than it has cores, since
+/// elapsed time then says more about the neighbours than about the rank.
+ClockKind choose_clock(const Communicator& world, const Device& exec);
 
 /// Of the steps of one placement, at least one.
 PlacementSummary summarise(const std::vector<TraceStep>& steps);
 
-/// Collective over `world`; every rank gets the same result. Groups are consecutive ranks. Both
+/// Collective over `world`; every rank gets the same result. Groups are consecutive ranks. All
 /// placements start from the same parameters and see the same data; they take turns step by step,
-/// so that what else happens on the machine meets both. `on_step` is called on every rank after
-/// each step of each placement, warm-up excluded. Double, float and bfloat16.
+/// so that what else happens on the machine meets them alike. `on_step` is called on every rank
+/// after each step of each placement, warm-up excluded. The topology of the options is that of the
+/// group in which a placement without one stays at home. Double, float and bfloat16.
+template <class T>
+Comparison compare(const Communicator& world, const Device& exec, const DataSource& data,
+                   const SimulationOptions& options, std::span<const Placement> placements,
+                   const std::function<void(const TraceStep&)>& on_step = {});
+
+/// Compares no balancing with the topology of the options, as compare() does.
 template <class T>
 Simulation simulate(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options,

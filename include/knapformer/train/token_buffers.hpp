@@ -11,6 +11,25 @@
 
 namespace knapformer {
 
+/// What the squared error of each row counts in a loss. Used again and again, it soon allocates
+/// nothing.
+class LossScales {
+ public:
+  /// Of packed sequences of these lengths, in rows of `columns`: [sum of lengths]. What was there
+  /// before is lost, so `exec` must be done with it.
+  Vector<double> reset(const Device& exec, std::span<const std::int64_t> lengths,
+                       std::int64_t columns, LossMean mean);
+
+  /// Held, on the device and on the host.
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>((device_.span() + host_.span()) * sizeof(double));
+  }
+
+ private:
+  Vector<double> device_;
+  Kokkos::View<double*, Kokkos::SharedHostPinnedSpace> host_;
+};
+
 /// The rows that a micro-batch moves between home and model, and the scales of its loss. Used
 /// again and again, it soon allocates nothing. Double, float and bfloat16.
 template <class T>
@@ -34,12 +53,9 @@ struct TokenBuffers {
   Vector<double> scales;  ///< [home_rows]: of the squared error of each token
 
  private:
-  using HostScales = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;
-
   Arena<T> rows_;
   Positions all_positions_;
-  Vector<double> all_scales_;
-  HostScales host_scales_;
+  LossScales all_scales_;
 };
 
 }  // namespace knapformer

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <knapformer/model/transformer.hpp>
 #include <knapformer/route/balancer.hpp>
 #include <knapformer/train/loss_mean.hpp>
 #include <knapformer/train/memory.hpp>
+#include <knapformer/train/mmdit_task.hpp>
 #include <knapformer/train/phase_clock.hpp>
-#include <knapformer/train/synthetic.hpp>
-#include <knapformer/train/token_buffers.hpp>
+#include <knapformer/train/transformer_task.hpp>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,7 +28,7 @@ struct StepOutcome {
   double seconds = 0;  ///< elapsed, of the call
   double loss = 0;     ///< this rank's part of the loss; the loss is the sum over the world
   double flops = 0;    ///< executed here, recomputation included
-  std::int64_t bytes_routed = 0;     ///< sent to other ranks by the four exchanges of tokens
+  std::int64_t bytes_routed = 0;     ///< sent to other ranks between home and the blocks
   std::int64_t bytes_exchanged = 0;  ///< sent to other ranks around attention
   MemoryUse memory;                  ///< held after the step, see Trainer::memory()
   double speed_estimate = 1;         ///< this rank's in Balancer::speed_estimate()
@@ -43,17 +42,21 @@ struct TrainerOptions {
   LossMean loss_mean = LossMean::kTokens;  ///< what counts alike in the loss
 };
 
-/// Trains a Transformer on a world of balancing groups: data parallel over the world, tokens
-/// balanced within each group. A step sums the gradients of its micro-batches, each of which has a
-/// routing of its own. The loss is half the mean squared error over the tokens of the whole step,
-/// see LossMean, and their elements: it does not depend on where a token was computed, nor in which
-/// micro-batch. Double, float and bfloat16.
-template <class T>
+/// Trains a Transformer, or an MMDiT (MMDiTTask), on a world of balancing groups: data parallel
+/// over the world, tokens balanced within each group. A step sums the gradients of its
+/// micro-batches, each of which has a routing of its own. The loss is half the mean squared error
+/// over the tokens of the whole step, see LossMean, and their elements: it does not depend on where
+/// a token was computed, nor in which micro-batch. Double, float and bfloat16.
+template <class T, template <class> class Task = TransformerTask>
 class Trainer {
  public:
+  using Config = typename Task<T>::Config;  ///< of the model
+  using Model = typename Task<T>::Model;    ///< what is trained
+  using Batch = typename Task<T>::Batch;    ///< what a rank loads
+
   /// Collective. `balancer` holds this rank's group, a part of `world`. Throws Error on all ranks
   /// when their options differ, or for fewer than one micro-batch.
-  Trainer(Communicator world, Balancer balancer, const TransformerConfig& config,
+  Trainer(Communicator world, Balancer balancer, const Config& config,
           const TrainerOptions& options);
 
   /// Collective over the world: one step of gradient descent on options().micro_batches batches,
@@ -63,11 +66,11 @@ class Trainer {
   /// plan and the lists made from it are new host memory every time. A balancer that adapts to
   /// speed observes how long this rank was busy, by `clock`. When the step fails on one rank, it
   /// throws Error on all of them, and neither the world nor its groups are of further use.
-  StepOutcome step(const Device& exec, std::span<const Batch<T>> micro_batches,
+  StepOutcome step(const Device& exec, std::span<const Batch> micro_batches,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {});
   /// The same for a step of one micro-batch.
-  StepOutcome step(const Device& exec, const Batch<T>& batch,
+  StepOutcome step(const Device& exec, const Batch& batch,
                    std::optional<std::span<const std::int64_t>> next_lengths = {},
                    const ClockOptions& clock = {}) {
     return step(exec, std::span(&batch, 1), next_lengths, clock);
@@ -79,7 +82,7 @@ class Trainer {
 
   const TrainerOptions& options() const { return options_; }  ///< as given
   /// After a step its gradients are those of the loss, summed over the world.
-  const Transformer<T>& model() const { return model_; }
+  const Model& model() const { return task_.model(); }
 
  private:
   /// A micro-batch that is being planned.
@@ -88,23 +91,19 @@ class Trainer {
     PendingRouting routing;
   };
 
-  StepOutcome try_step(const Device& exec, std::span<const Batch<T>> micro_batches,
+  StepOutcome try_step(const Device& exec, std::span<const Batch> micro_batches,
                        std::optional<std::span<const std::int64_t>> next_lengths,
                        const ClockOptions& clock_options);
   void plan_ahead(std::span<const std::int64_t> lengths);
-  Routing take_ahead(const Batch<T>& batch);
-  double forward_and_backward(const Device& exec, const Batch<T>& batch, const Routing& routing,
-                              PhaseClock& clock);
+  Routing take_ahead(const Batch& batch);
   double meet(double count);
   void descend(const Device& exec, double world_count, PhaseClock& clock);
-  void report(StepOutcome& outcome) const;
+  void report(std::span<const Batch> micro_batches, StepOutcome& outcome) const;
 
   Communicator world_;
   Balancer balancer_;
-  Transformer<T> model_;
+  Task<T> task_;
   TrainerOptions options_;
-  TokenBuffers<T> buffers_;
-  Saved<T> saved_;
   std::optional<Ahead> ahead_;
 };
 

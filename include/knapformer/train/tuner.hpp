@@ -8,6 +8,7 @@
 #include <functional>
 #include <knapformer/plan/planner.hpp>
 #include <knapformer/train/data_source.hpp>
+#include <knapformer/train/placement.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,29 +17,15 @@
 
 namespace knapformer {
 
-/// One way of placing sequences that a comparison tries: a topology, or everything at home.
-struct TunerCandidate {
-  std::optional<Topology> topology = {};  ///< none: every sequence stays whole on its home
-
-  static constexpr std::string_view kHome = "home";  ///< the name of no balancing
-
-  /// Parses `home` or a topology. Throws Error as Topology::parse() does.
-  static TunerCandidate parse(std::string_view text);
-
-  std::string name() const {
-    return topology ? topology->name() : std::string(kHome);
-  }  ///< what parse() takes
-};
-
 /// What is worth comparing for a group of `ranks`: home; elastic, and elastic with at most 2, 4 and
 /// a node's ranks to a bag where that says less; every topology of equal bags of up to 16 ranks, as
 /// many as a node has and the model heads.
-std::vector<TunerCandidate> default_candidates(std::int64_t ranks, std::int64_t heads,
-                                               const Machine& machine);
+std::vector<Placement> default_candidates(std::int64_t ranks, std::int64_t heads,
+                                          const Machine& machine);
 
 /// What tune() compares, on which machine, over how many steps.
 struct TunerOptions {
-  std::vector<TunerCandidate> candidates = {};    ///< to compare
+  std::vector<Placement> candidates = {};         ///< to compare
   CostModel cost = CostModel::transformer(3072);  ///< of a sequence
   std::int64_t heads = 1;                         ///< attention heads of the model
   std::int64_t ranks = 1;   ///< of one balancing group, which is all that the data is dealt to
@@ -66,7 +53,7 @@ struct TunerSample {
 /// How a candidate did, over the steps on which it kept the caps. "Worst" is over steps; tokens are
 /// the largest of any rank in any step; shares are of the tokens of all steps.
 struct TunerRow {
-  TunerCandidate candidate = {};              ///< which it is
+  Placement candidate = {};                   ///< which it is
   std::int64_t refused_steps = 0;             ///< on which the caps could not be kept
   std::string refusal = {};                   ///< the numbers of the first of them
   double step_seconds = 0;                    ///< predicted, mean
