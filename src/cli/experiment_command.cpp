@@ -28,7 +28,7 @@ constexpr double kFullGamma = 0.5;
 
 struct Options {
   std::string workloads = "lowres,mixres,joint";
-  ModelOptions model{.layers = 3, .d_model = 96, .heads = 8};
+  ModelOptions model{.layers = 3, .d_model = 128, .heads = 8, .learning_rate = 0.1};
   std::optional<double> gamma;
   MachineOptions machine;
   std::int64_t steps = 5;
@@ -71,8 +71,8 @@ TunerOptions full_size(const Options& options, const std::vector<ExperimentCell>
 /// Beyond rounding, which grows with the steps that the losses are of.
 template <class T>
 constexpr double loss_tolerance() {
-  if constexpr (std::is_same_v<T, double>) return 1e-10;
-  return std::is_same_v<T, float> ? 1e-4 : 5e-2;
+  if constexpr (std::is_same_v<T, double>) return 1e-12;
+  return std::is_same_v<T, float> ? 1e-6 : 1e-3;
 }
 
 /// Everything about a run that is known before it.

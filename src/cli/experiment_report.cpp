@@ -127,10 +127,11 @@ std::string describe_experiment(const ExperimentReport& report) {
                   "modelled as the\n           largest busy time of a rank\n"
                 : "step time  measured\n";
   out += fmt::format(
-      "predicted  FLUX, d {}, {}, {} bytes an element, 6 d L + {:g} L^2, on {} GPUs: {}\n",
-      report.full.cost.d_model(), plural(report.full.machine.layers, "layer"),
-      report.full.machine.bytes_per_element, report.full_gamma, report.full.ranks,
-      describe(report.full.machine));
+      "predicted  FLUX on {} GPUs: {}, d {}, {}, 6 d L + {:g} L^2, {} an element;\n"
+      "           {}\n",
+      report.full.ranks, plural(report.full.machine.layers, "layer"), report.full.cost.d_model(),
+      plural(report.full.heads, "head"), report.full_gamma,
+      plural(report.full.machine.bytes_per_element, "byte"), describe(report.full.machine));
   std::string missing;
   for (const ExperimentCell& cell : report.cells) {
     if (!cell.here) missing += (missing.empty() ? "" : ", ") + cell.full.name();
@@ -143,17 +144,50 @@ std::string describe_experiment(const ExperimentReport& report) {
 }
 
 constexpr int kNameWidth = 14;
-constexpr const char* kHere = "{:>7}{:>7}{:>11}{:>11}{:>11}{:>10}{:>8}{:>10}";
-constexpr const char* kFull = "{:<13}{:>7}{:>10}{:>10}{:>8}{:>10}";
 
-template <class... Cells>
-std::string here_columns(const Cells&... cells) {
-  return fmt::format(kHere, cells...);
+std::string rate(double tokens) { return quantity(std::round(tokens), "/s"); }
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string ratio(double value) { return fmt::format("{:.3f}", value); }
+
+/// A figure of a cell here.
+struct Column {
+  const char* heading;
+  const char* subheading;
+  int width;
+  std::string (*text)(const Figures&);
+};
+
+/// Where ranks share cores, a step is what the busiest rank takes.
+std::vector<Column> columns_here(bool shared) {
+  std::vector<Column> out = {
+      {"WIR", "work", 7, [](const Figures& f) { return ratio(f.work_max_over_mean); }},
+      {"WIR", "busy", 7, [](const Figures& f) { return ratio(f.busy_max_over_mean); }},
+      {"busy", "mean", 10, [](const Figures& f) { return duration(f.busy_mean); }},
+      {"busy", "max", 10, [](const Figures& f) { return duration(f.busy_max); }},
+      {"step", "", 10, [](const Figures& f) { return duration(f.step_seconds); }},
+      {"tokens", "", 11, [](const Figures& f) { return rate(f.tokens_per_second); }},
+      {"HFU", "", 8, [](const Figures& f) { return percent(f.hfu); }},
+      {"speed-up", "", 10, [](const Figures& f) { return ratio(f.speedup); }}};
+  if (shared) {
+    out[3].heading = "step:";
+    out[3].subheading = "busy max";
+    out.erase(out.begin() + 4);
+  }
+  return out;
+}
+
+template <class Text>
+std::string line_of(const std::vector<Column>& columns, const Text& text) {
+  std::string line;
+  for (const Column& column : columns) {
+    line += fmt::format("{:>{}}", std::string(text(column)), column.width);
+  }
+  return line;
 }
 
 template <class... Cells>
 std::string full_columns(const Cells&... cells) {
-  return fmt::format(kFull, cells...);
+  return fmt::format("{:<13}{:>6}{:>10}{:>11}{:>8}{:>10}", cells...);
 }
 
 std::string row(const std::string& name, const std::string& here, const std::string& full) {
@@ -162,28 +196,25 @@ std::string row(const std::string& name, const std::string& here, const std::str
   return line + '\n';
 }
 
-std::string rate(double tokens) { return quantity(std::round(tokens), "/s"); }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string ratio(double value) { return fmt::format("{:.3f}", value); }
-
 std::string table(const ExperimentReport& report, const WorkloadResult& result) {
   const TunerSample& sample = result.predicted.sample;
-  const std::string blank = here_columns("", "", "", "", "", "", "", "");
+  const bool shared = result.measured.clock == ClockKind::kCpu;
+  const std::vector<Column> columns = columns_here(shared);
+  const std::string blank = line_of(columns, [](const Column&) { return ""; });
   const auto steps = static_cast<double>(sample.steps);
   std::string out = fmt::format(
-      "\n{} ({}): {:.0f} sequences a step; here {:.0f} tokens, the longest {}; at full size "
+      "\n{} ({}), {:.0f} sequences a step; here {:.0f} tokens, the longest {}; at full size "
       "{:.0f}, "
       "the longest {}\n",
       result.workload->title, result.workload->name, static_cast<double>(sample.sequences) / steps,
       result.tokens, result.longest, static_cast<double>(sample.tokens) / steps, sample.longest);
-  const bool shared = result.measured.clock == ClockKind::kCpu;
-  const std::string title = fmt::format("{}, {}", plural(report.ranks, "rank"),
-                                        shared ? "modelled from busy times" : "measured");
+  const std::string title =
+      fmt::format("{}, {}", plural(report.ranks, "rank"), shared ? "steps modelled" : "measured");
   out += row("", fmt::format("{:>{}}", title, blank.size()),
              fmt::format("{} GPUs at full size, predicted", kPaperRanks));
-  out += row("", here_columns("WIR", "busy", "busy", "busy", "step", "tokens", "HFU", "speed-up"),
+  out += row("", line_of(columns, [](const Column& column) { return column.heading; }),
              full_columns("", "WIR", "step", "tokens", "HFU*", "speed-up"));
-  out += row("", here_columns("work", "time", "max", "mean", "", "", "", ""),
+  out += row("", line_of(columns, [](const Column& column) { return column.subheading; }),
              full_columns("", "work", "", "", "", ""));
   std::size_t measured = 0;
   for (std::size_t c = 0; c < report.cells.size(); ++c) {
@@ -192,9 +223,7 @@ std::string table(const ExperimentReport& report, const WorkloadResult& result) 
     if (cell.here) {
       const Figures f = figures_of(report, result, result.measured.steps[measured++]);
       name = name_of(*cell.here);
-      here = here_columns(ratio(f.work_max_over_mean), ratio(f.busy_max_over_mean),
-                          duration(f.busy_max), duration(f.busy_mean), duration(f.step_seconds),
-                          rate(f.tokens_per_second), percent(f.hfu), ratio(f.speedup));
+      here = line_of(columns, [&](const Column& column) { return column.text(f); });
     }
     const Prediction p = prediction_of(result.predicted, c);
     out +=

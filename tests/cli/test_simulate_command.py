@@ -49,6 +49,19 @@ class Simulate(ProgramTest):
         sent = [run["balanced"]["bytes_exchanged_per_step"] for run in (whole, out)]
         self.assertAlmostEqual(sent[0] * 3, sent[1] * 4, msg="q and the output as before, half of k and v")
 
+    def test_an_mmdit(self):
+        sizes = {"--layers": "3", "--dtype": "double"}
+        small = [word for name, value in {**dict(zip(SMALL[::2], SMALL[1::2])), **sizes}.items() for word in (name, value)]
+        out, table = self.run_to_json(2, "--model", "mmdit", "--topology", "g2n1", "--micro-batches", "2", small=small)
+        self.assertEqual((out["model"], out["layers"], out["heads"]), ("mmdit", 3, 4))
+        self.assertIn("MMDiT, 1 double-stream and 2 single-stream blocks, d 32, 4 heads, double", table)
+        self.assertIn("mean over image tokens", table)
+        self.assertLess(out["loss_relative_difference"], 1e-13)
+        self.assertGreater(out["balanced"]["bytes_exchanged_per_step"], 0)
+        for arguments in (["--causal"], ["--kv-heads", "2"]):
+            self.bad("--causal and --kv-heads are for --model transformer only", "--manifest", self.manifest, *SMALL,
+                     "--model", "mmdit", *arguments)
+
     def test_table_and_json_say_the_same(self):
         out, table = self.run_to_json(2, "--trace", self.path("trace.h5"))
         with open(self.path("trace.h5"), "rb") as trace:

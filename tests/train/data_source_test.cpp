@@ -14,6 +14,7 @@
 #include <string>
 
 #include "knapformer/plan/error.hpp"
+#include "knapformer/train/paper_workloads.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace knapformer {
@@ -260,6 +261,38 @@ TEST(CodeSource, ErrorsOfTheWorld) {
   expect_message(message_of<Error>([&] { make(2, 0); }), {"3 ranks", "2 is not a multiple"});
   expect_message(message_of<Error>([&] { make(0, 0); }), {"0 ranks"});
   expect_message(message_of<Error>([&] { make(3, -1); }), {"-1 text tokens"});
+}
+
+TEST(PaperSource, DealsTheSameSequencesToFewerRanks) {
+  for (const PaperWorkload& workload : kPaperWorkloads) {
+    const auto full = make_code_source(workload.codes, {}, kPaperRanks, 3);
+    const Lengths all = stream(*full, kPaperRanks, 2);
+    for (const std::int64_t ranks : {1, 2, 3, 5, 32}) {
+      EXPECT_EQ(stream(*make_paper_source(workload, ranks, 3, 1), ranks, 2), all) << ranks;
+    }
+    const auto twice = make_paper_source(workload, 2 * kPaperRanks, 3, 1);
+    EXPECT_EQ(twice->lengths(1, 0), full->lengths(1, 0));
+    EXPECT_EQ(twice->lengths(1, 40).size(), full->lengths(1, 8).size());
+
+    const Lengths scaled = stream(*make_paper_source(workload, 4, 3, 1 / 24.0), 4, 2);
+    ASSERT_EQ(scaled.size(), all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(scaled[i], std::llround(static_cast<double>(all[i]) / 24)) << all[i];
+    }
+    const Lengths least = stream(*make_paper_source(workload, 1, 3, 1e-9), 1, 1);
+    EXPECT_EQ(least, Lengths(least.size(), 1));
+  }
+}
+
+TEST(PaperSource, RefusesOtherRanksAndScales) {
+  const auto message = [](std::int64_t ranks, double scale) {
+    return message_of<Error>([&] { make_paper_source(kPaperWorkloads[0], ranks, 0, scale); });
+  };
+  expect_message(message(33, 1), {"lowres", "33", "multiple"});
+  expect_message(message(0, 1), {"0 ranks"});
+  expect_message(message(4, 0), {"times 0"});
+  expect_message(message(4, 1.5), {"times 1.5"});
+  expect_message(message(4, std::nan("")), {"times nan"});
 }
 
 }  // namespace
