@@ -26,7 +26,7 @@ class LostRank(ProgramTest):
         done = subprocess.run([self.trace_steps, trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return (int(done.stdout.split()[0]), done.stdout.split()[1]) if done.returncode == 0 else (0, done.stderr)
 
-    def lose(self, rank, how, state):
+    def lose(self, rank, how, states):
         """Signals a rank in the middle of a run without end. Expects what it leaves to be readable; returns stderr."""
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "trace.h5")
@@ -48,19 +48,21 @@ class LostRank(ProgramTest):
                     job.kill()
             after, found = self.steps(trace)
             self.assertGreaterEqual(after, before, found)
-            self.assertEqual(found, state)
+            self.assertIn(found, states)
             self.assertNotEqual(job.returncode, 0)
             return stderr
 
     def test_killed(self):
         for rank in (2, 0):  # rank 0 writes the trace
             with self.subTest(rank=rank):
-                self.assertRegex(self.lose(rank, signal.SIGKILL, "open"), f"rank {rank}\\b|,{rank}\\]|KILLED")
+                self.assertRegex(self.lose(rank, signal.SIGKILL, ["open"]), f"rank {rank}\\b|,{rank}\\]|KILLED")
 
     def test_stopped(self):
-        for rank, state in ((2, "closed"), (0, "open")):  # the error reaches a writer that lives
+        # The error reaches a writer that lives. A stopped one is woken by the launcher before it is ended, and
+        # may get as far as closing.
+        for rank, states in ((2, ["closed"]), (0, ["open", "closed"])):
             with self.subTest(rank=rank):
-                lines = re.findall(r"knapformer: (.*)", self.lose(rank, signal.SIGSTOP, state))
+                lines = re.findall(r"knapformer: (.*)", self.lose(rank, signal.SIGSTOP, states))
                 self.assertEqual(len(lines), 2, "a report, and the end")
                 for line in lines:
                     self.assertRegex(line, f"s without progress in .*; no answer from rank {rank}:")
