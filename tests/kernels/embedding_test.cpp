@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The KnapFormer authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <algorithm>
 #include <knapformer/kernels/gather_rows.hpp>
 #include <knapformer/kernels/rope.hpp>
 #include <knapformer/kernels/silu.hpp>
 #include <knapformer/kernels/time_embedding.hpp>
 #include <knapformer/plan/error.hpp>
+#include <numeric>
 #include <support/device_arrays.hpp>
 
 namespace knapformer::test {
@@ -37,41 +39,66 @@ TEST(Rope, RefusesAxesThatDoNotFit) {
 
 TEST(GatherRows, ScatterIsItsTranspose) {
   constexpr std::int64_t kD = 37;
-  const std::vector<std::int64_t> rows{4, 0, 3};
-  const Kokkos::View<std::int64_t*, Device> index("KnapFormer::test", rows.size());
-  from_host(rows, index);
   std::mt19937_64 random(3);
-  const auto all = random_matrix<float>(5, kD, random), back = random_matrix<float>(5, kD, random);
-  const Matrix<float> some("KnapFormer::test", 3, kD);
-  const auto before = to_host(back), from = to_host(all);
-  kernels::gather_rows(Device(), index, all, some);
-  kernels::scatter_rows(Device(), index, some, back);
-  const auto gathered = to_host(some), after = to_host(back);
-  for (std::size_t c = 0; c < kD; ++c) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      EXPECT_EQ(gathered[i * kD + c], from[static_cast<std::size_t>(rows[i]) * kD + c]);
+  for (const std::int64_t count : {0, 1, 2, 17, 1000}) {
+    SCOPED_TRACE(count);
+    const std::int64_t any = count + 3;
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(any));
+    std::iota(rows.begin(), rows.end(), 0);
+    std::ranges::shuffle(rows, random);
+    rows.resize(static_cast<std::size_t>(count));
+    const Kokkos::View<std::int64_t*, Device> index("KnapFormer::test", count);
+    from_host(rows, index);
+    const auto all = random_matrix<double>(any, kD, random);
+    const auto back = random_matrix<double>(any, kD, random);
+    const auto d_some = random_matrix<double>(count, kD, random);
+    const Matrix<double> some("KnapFormer::test", count, kD), d_all("KnapFormer::test", any, kD);
+    auto expected = to_host(back);
+    const auto from = to_host(all), weights = to_host(d_some);
+    kernels::gather_rows(Device(), index, all, some);
+    kernels::scatter_rows(Device(), index, some, back);
+    const auto gathered = to_host(some);
+    for (std::size_t i = 0; i < gathered.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(rows[i / kD]) * kD + i % kD;
+      EXPECT_EQ(gathered[i], from[at]);
+      expected[at] = from[at];
     }
-    for (const std::size_t row : {0, 3, 4}) EXPECT_EQ(after[row * kD + c], from[row * kD + c]);
-    for (const std::size_t row : {1, 2}) EXPECT_EQ(after[row * kD + c], before[row * kD + c]);
+    EXPECT_EQ(to_host(back), expected) << "the other rows stay";
+
+    kernels::scatter_rows(Device(), index, d_some, d_all);
+    expect_gradient("all", all, d_all, [&] {
+      kernels::gather_rows(Device(), index, all, some);
+      return dot(some, weights);
+    });
+    // And the other way round, where the rows that stay have no part.
+    const Matrix<double> d_back("KnapFormer::test", any, kD);
+    from_host(expected, d_back);
+    kernels::gather_rows(Device(), index, d_back, d_some);
+    expect_gradient("some", some, d_some, [&] {
+      kernels::scatter_rows(Device(), index, some, back);
+      return dot(back, expected);
+    });
   }
 }
 
 TEST(Silu, EqualsTheDefinitionAndItsGradient) {
-  constexpr std::int64_t kRows = 1020;
   std::mt19937_64 random(4);
-  const auto x = random_matrix<double>(kRows, 37, random),
-             dy = random_matrix<double>(kRows, 37, random);
-  const Matrix<double> y("KnapFormer::test", kRows, 37), dx("KnapFormer::test", kRows, 37);
-  const auto weights = to_host(dy);
-  kernels::silu(Device(), x, y);
-  std::vector<double> expected;
-  for (const double value : to_host(x)) expected.push_back(value / (1 + std::exp(-value)));
-  EXPECT_LE(difference(to_host(y), expected), 1e-15);
-  kernels::silu_backward(Device(), x, dy, dx);
-  expect_gradient("x", x, dx, [&] {
+  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
+    SCOPED_TRACE(rows);
+    const auto x = random_matrix<double>(rows, 37, random);
+    const auto dy = random_matrix<double>(rows, 37, random);
+    const Matrix<double> y("KnapFormer::test", rows, 37), dx("KnapFormer::test", rows, 37);
+    const auto weights = to_host(dy);
     kernels::silu(Device(), x, y);
-    return dot(y, weights);
-  });
+    std::vector<double> expected;
+    for (const double value : to_host(x)) expected.push_back(value / (1 + std::exp(-value)));
+    EXPECT_LE(difference(to_host(y), expected), 1e-15);
+    kernels::silu_backward(Device(), x, dy, dx);
+    expect_gradient("x", x, dx, [&] {
+      kernels::silu(Device(), x, y);
+      return dot(y, weights);
+    });
+  }
 }
 
 TEST(Silu, WorksInPlaceAndForLargeNumbers) {

@@ -83,7 +83,7 @@ TYPED_TEST(Gemm, RefusesShapesThatDoNotMatch) {
 TEST(Linear, EqualsTheDefinitionAndItsGradients) {
   const Device exec;
   std::mt19937_64 random(3);
-  for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1020}}) {
+  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
     SCOPED_TRACE(rows);
     constexpr std::int64_t kIn = 5, kOut = 130;
     const auto x = random_matrix<double>(rows, kIn, random);
@@ -119,11 +119,16 @@ TEST(Linear, EqualsTheDefinitionAndItsGradients) {
     expect_gradient("weight", weight, dweight, loss);
     expect_gradient("bias", bias, dbias, loss);
 
-    const auto once = to_host(dbias);
-    kernels::linear_backward(exec, x, weight, dy, dx, dweight, dbias);
-    std::vector<double> twice;
-    for (const double g : once) twice.push_back(2 * g);
-    EXPECT_LE(difference(to_host(dbias), twice), 1e-14) << "gradients of parameters add up";
+    const auto times = [](double factor, std::vector<double> values) {
+      for (double& value : values) value *= factor;
+      return values;
+    };
+    const auto dx_again = times(1.5, to_host(dx)), dweight_twice = times(2, to_host(dweight)),
+               dbias_twice = times(2, to_host(dbias));
+    kernels::linear_backward(exec, x, weight, dy, dx, dweight, dbias, 0.5);
+    EXPECT_LE(difference(to_host(dx), dx_again), 1e-14) << "half of what there was stays";
+    EXPECT_LE(difference(to_host(dweight), dweight_twice), 1e-14) << "adds up";
+    EXPECT_LE(difference(to_host(dbias), dbias_twice), 1e-14) << "adds up";
   }
 }
 

@@ -63,9 +63,11 @@ TEST_F(Modulation, NormEqualsTheDefinitionAndItsGradients) {
 
   const auto dy = row_matrix();
   const auto weights = to_host(dy);
-  const Matrix<double> dx("KnapFormer::test", rows, kD);
+  const auto dx = row_matrix();
+  const auto before = to_host(dx);
   const auto dshift = chunk_matrix(), dscale = chunk_matrix();  // whose values must not matter
   kernels::modulated_norm_backward(exec, offsets, x, scale, moments, dy, dx, dshift, dscale);
+  subtract(dx, before);
   const auto loss = [&] {
     norm();
     return dot(y, weights);
@@ -123,28 +125,42 @@ TEST_F(Modulation, RefusesOtherNumbersOfChunks) {
   EXPECT_THROW(kernels::gated_residual(exec, ChunkOffsets(), x, gate, x, x), Error);
 }
 
-TEST_F(Modulation, BiasGeluEqualsTheDefinitionAndItsGradient) {
-  const auto x = row_matrix();
-  const auto bias = random_vector<double>(kD, random);
-  const Matrix<double> y("KnapFormer::test", rows, kD);
-  const auto hx = to_host(x), hb = to_host(bias);
-  std::vector<double> expected;
-  for (std::size_t i = 0; i < hx.size(); ++i) {
-    const double z = hx[i] + hb[i % kD];
-    const double u = std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z);
-    expected.push_back(0.5 * z * (1 + std::tanh(u)));
-  }
-  const auto dy = row_matrix(), dx = row_matrix();
-  const auto weights = to_host(dy);
-  for_each_instruction_set([&] {
-    kernels::bias_gelu(exec, x, bias, y);
-    EXPECT_LE(difference(to_host(y), expected), 1e-15);
-    kernels::bias_gelu_backward(exec, x, bias, dy, dx);
-    expect_gradient("x", x, dx, [&] {
+TEST(BiasGelu, EqualsTheDefinitionAndItsGradients) {
+  constexpr std::int64_t kD = 70;
+  const Device exec;
+  std::mt19937_64 random(17);
+  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
+    SCOPED_TRACE(rows);
+    const auto x = random_matrix<double>(rows, kD, random);
+    const auto bias = random_vector<double>(kD, random);
+    const Matrix<double> y("KnapFormer::test", rows, kD);
+    const auto hx = to_host(x), hb = to_host(bias);
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < hx.size(); ++i) {
+      const double z = hx[i] + hb[i % kD];
+      const double u = std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z);
+      expected.push_back(0.5 * z * (1 + std::tanh(u)));
+    }
+    const auto dy = random_matrix<double>(rows, kD, random);
+    const auto dx = random_matrix<double>(rows, kD, random);
+    const auto weights = to_host(dy);
+    for_each_instruction_set([&] {
       kernels::bias_gelu(exec, x, bias, y);
-      return dot(y, weights);
+      EXPECT_LE(difference(to_host(y), expected), 1e-15);
+      kernels::bias_gelu_backward(exec, x, bias, dy, dx);
+      std::vector<double> row_sum(kD);
+      const auto hdx = to_host(dx);
+      for (std::size_t i = 0; i < hdx.size(); ++i) row_sum[i % kD] += hdx[i];
+      const Vector<double> dbias("KnapFormer::test", kD);
+      from_host(row_sum, dbias);
+      const auto loss = [&] {
+        kernels::bias_gelu(exec, x, bias, y);
+        return dot(y, weights);
+      };
+      expect_gradient("x", x, dx, loss);
+      expect_gradient("bias", bias, dbias, loss);
     });
-  });
+  }
 }
 
 TEST(BiasGelu, HoldsForLargeNumbers) {

@@ -107,6 +107,15 @@ double norm_error(const std::vector<T>& got, const std::vector<U>& expected) {
   return error == 0 ? 0 : std::sqrt(error / scale);
 }
 
+/// view -= values, in memory order: what was added to an array that began with them.
+template <class View>
+void subtract(const View& view, const std::vector<double>& values) {
+  std::vector<double> rest = to_host(view);
+  ASSERT_EQ(rest.size(), values.size());
+  for (std::size_t i = 0; i < rest.size(); ++i) rest[i] -= values[i];
+  from_host(rest, view);
+}
+
 /// As long double, since finite differences are between sums that are nearly the same.
 template <class View>
 long double dot(const View& view, const std::vector<double>& weights) {
