@@ -83,7 +83,7 @@ TEST(GatherRows, ScatterIsItsTranspose) {
 
 TEST(Silu, EqualsTheDefinitionAndItsGradient) {
   std::mt19937_64 random(4);
-  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
+  for (const std::int64_t rows : {0, 1, 2, 17, 1000}) {
     SCOPED_TRACE(rows);
     const auto x = random_matrix<double>(rows, 37, random);
     const auto dy = random_matrix<double>(rows, 37, random);

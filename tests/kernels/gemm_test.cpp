@@ -83,7 +83,7 @@ TYPED_TEST(Gemm, RefusesShapesThatDoNotMatch) {
 TEST(Linear, EqualsTheDefinitionAndItsGradients) {
   const Device exec;
   std::mt19937_64 random(3);
-  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
+  for (const std::int64_t rows : {0, 1, 2, 17, 1000}) {
     SCOPED_TRACE(rows);
     constexpr std::int64_t kIn = 5, kOut = 130;
     const auto x = random_matrix<double>(rows, kIn, random);

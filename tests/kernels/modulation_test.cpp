@@ -129,7 +129,7 @@ TEST(BiasGelu, EqualsTheDefinitionAndItsGradients) {
   constexpr std::int64_t kD = 70;
   const Device exec;
   std::mt19937_64 random(17);
-  for (const std::int64_t rows : {0, 1, 2, 17, 1020}) {
+  for (const std::int64_t rows : {0, 1, 2, 17, 1000}) {
     SCOPED_TRACE(rows);
     const auto x = random_matrix<double>(rows, kD, random);
     const auto bias = random_vector<double>(kD, random);

@@ -126,7 +126,7 @@ long double dot(const View& view, const std::vector<double>& weights) {
 }
 
 /// Compares `gradient` with central differences of loss() in the elements of `variable`, which are
-/// put back afterwards. At most `samples` elements are tried, spread evenly.
+/// put back afterwards. At most `samples` elements are tried, drawn from parts of equal size.
 template <class View, class Gradient, class Loss>
 void expect_gradient(const std::string& name, const View& variable, const Gradient& gradient,
                      const Loss& loss, std::size_t samples = 60) {
@@ -136,8 +136,10 @@ void expect_gradient(const std::string& name, const View& variable, const Gradie
   const std::vector<double> all = to_host(gradient);
   ASSERT_EQ(all.size(), values.size());
   const std::size_t stride = std::max<std::size_t>(1, values.size() / samples);
+  std::mt19937_64 random(19);
   std::vector<double> got, expected;
-  for (std::size_t i = 0; i < values.size(); i += stride) {
+  for (std::size_t part = 0; part < values.size(); part += stride) {
+    const std::size_t i = part + random() % std::min(stride, values.size() - part);
     const auto loss_at = [&](double shift) {
       std::vector<double> moved = values;
       moved[i] += shift;
