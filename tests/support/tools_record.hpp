@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace knapformer::test {
@@ -29,7 +30,9 @@ class ToolsRecord {
     tools::set_allocate_data_callback([](Kokkos::Profiling::SpaceHandle, const char* name,
                                          const void* data, std::uint64_t bytes) {
       active()->allocations[name] += 1;
-      active()->live[data] = {name, static_cast<std::int64_t>(bytes)};
+      if (!std::string_view(name).starts_with("Kokkos::")) {
+        active()->live[data] = {name, static_cast<std::int64_t>(bytes)};
+      }
     });
     tools::set_deallocate_data_callback([](Kokkos::Profiling::SpaceHandle, const char*,
                                            const void* data,
@@ -49,7 +52,7 @@ class ToolsRecord {
   ToolsRecord(const ToolsRecord&) = delete;
   ToolsRecord& operator=(const ToolsRecord&) = delete;
 
-  /// Bytes that were allocated since, and not given back.
+  /// Bytes of `live`.
   std::int64_t live_bytes() const {
     std::int64_t sum = 0;
     for (const auto& [data, allocation] : live) sum += allocation.bytes;
@@ -77,7 +80,7 @@ class ToolsRecord {
   std::set<std::string> regions;                         ///< as paths: "/outer/inner"
   std::vector<std::string> open;                         ///< regions now, outermost first
   bool popped_too_often = false;
-  std::map<const void*, Allocation> live;
+  std::map<const void*, Allocation> live;  ///< without the scratch memory that Kokkos keeps
 
  private:
   static ToolsRecord*& active() {

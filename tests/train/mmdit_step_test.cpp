@@ -164,8 +164,7 @@ TEST_F(MMDiTStep, SaysHowMuchMemoryItHoldsAndWillHold) {
     const ToolsRecord record;
     auto of = trainer<float>(model, own, kParts, true);
     const StepOutcome outcome = of.step(exec, std::span<const MMDiTBatch<float>>(parts));
-    std::int64_t ours = 0;
-    for (const auto& [data, allocation] : record.live) ours += allocation.bytes;
+    const std::int64_t ours = record.live_bytes();
     EXPECT_GE(ours, outcome.memory.total());
     EXPECT_LE(ours, outcome.memory.total() + 8 * std::ssize(record.live));
 
