@@ -9,16 +9,13 @@
 #include "comm/communicator_data.hpp"
 #include "comm/copy_bytes.hpp"
 #include "comm/mpi_check.hpp"
+#include "comm/short_range.hpp"
 
 namespace knapformer {
 namespace {
 
 using Exec = Transport::Exec;
 using Memory = Exec::memory_space;
-
-/// Up to here, copying a range twice costs no more than a message of its own. The same on all
-/// ranks.
-constexpr std::int64_t kShortRange = 8 << 10;
 
 }  // namespace
 

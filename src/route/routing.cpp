@@ -15,35 +15,6 @@ namespace {
 /// Head rows that make a team's work: tens of kilobytes for usual widths.
 constexpr std::int64_t kTileRows = 64;
 
-/// Collects runs, joining one to the one before it with the same peer where both ranks have the
-/// rows of the two next to each other. Both come to the same runs, since both see both sides.
-class RunList {
- public:
-  RunList(std::vector<RowRun>& runs, std::int64_t ranks)
-      : runs_(runs), last_(static_cast<std::size_t>(ranks)) {}
-
-  void add(std::int64_t peer, std::int64_t row, std::int64_t peer_row, std::int64_t rows) {
-    Last& last = last_[static_cast<std::size_t>(peer)];
-    if (last.end == row && last.peer_end == peer_row) {
-      runs_[last.index].rows += rows;
-    } else {
-      last.index = runs_.size();
-      runs_.push_back({static_cast<int>(peer), row, rows});
-    }
-    last.end = row + rows;
-    last.peer_end = peer_row + rows;
-  }
-
- private:
-  struct Last {
-    std::size_t index = 0;
-    std::int64_t end = -1;
-    std::int64_t peer_end = -1;
-  };
-  std::vector<RowRun>& runs_;
-  std::vector<Last> last_;
-};
-
 /// Cuts blocks into tiles.
 void add_tiles(std::vector<BlockTile>& tiles, const BlockTile& block) {
   const std::int64_t step = std::max<std::int64_t>(1, kTileRows / block.heads);
@@ -88,7 +59,12 @@ Routing::Data::Data(Communicator communicator, Plan the_plan)
                             group.size()));
   }
   HostLists lists;
-  find_route_runs();
+  RouteRuns runs = find_route_runs(plan, group.rank());
+  chunks = std::move(runs.chunks);
+  home_runs = std::move(runs.home);
+  routed_runs = std::move(runs.routed);
+  home_rows = runs.home_rows;
+  routed_rows = runs.routed_rows;
   find_attention_runs(lists);
   find_sequence_runs();
   find_sequence_terms(lists);
@@ -108,32 +84,6 @@ void Routing::Data::upload(const HostLists& lists) {
   blocks.tiles = writer.copy(lists.tiles);
   terms = {writer.copy(lists.term_offsets), writer.copy(lists.term_rows), std::ssize(chunks)};
   exec.fence("KnapFormer::index_lists");  // the host's copies go out of scope
-}
-
-void Routing::Data::find_route_runs() {
-  const int me = group.rank();
-  RunList sends(home_runs, plan.ranks());
-  RunList receives(routed_runs, plan.ranks());
-  std::vector<std::int64_t> next_routed(static_cast<std::size_t>(plan.ranks()), 0);
-  std::vector<std::int64_t> next_home(next_routed);
-  for (std::int64_t s = 0; s < plan.sequences(); ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    const std::int64_t home = plan.homes()[i];
-    std::int64_t& home_row = next_home[static_cast<std::size_t>(home)];
-    for (const Chunk& chunk : plan.chunks(s)) {
-      std::int64_t& routed_row = next_routed[static_cast<std::size_t>(chunk.rank)];
-      const std::int64_t from = home_row + chunk.first_token;
-      if (home == me) sends.add(chunk.rank, from, routed_row, chunk.tokens);
-      if (chunk.rank == me) {
-        receives.add(home, routed_row, from, chunk.tokens);
-        chunks.push_back({s, routed_row, chunk});
-      }
-      routed_row += chunk.tokens;
-    }
-    home_row += plan.lengths()[i];
-  }
-  home_rows = next_home[static_cast<std::size_t>(me)];
-  routed_rows = next_routed[static_cast<std::size_t>(me)];
 }
 
 /// The next rows of the head buffers are for the sequence of this chunk.

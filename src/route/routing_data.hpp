@@ -8,16 +8,10 @@
 #include <vector>
 
 #include "route/block_copy.hpp"
+#include "route/row_runs.hpp"
 #include "route/sequence_sum.hpp"
 
 namespace knapformer {
-
-/// A contiguous run of rows on this rank that travels as one range to or from a peer.
-struct RowRun {
-  int peer = 0;
-  std::int64_t first_row = 0;
-  std::int64_t rows = 0;
-};
 
 /// One call of an operation, checked.
 struct MoveArguments {
@@ -69,7 +63,6 @@ struct Routing::Data {
     std::vector<std::int64_t> term_rows;
   };
 
-  void find_route_runs();
   void find_attention_runs(HostLists& lists);
   void add_heads(const LocalChunk& mine, std::vector<BlockTile>& local,
                  std::vector<BlockTile>& remote);

@@ -2,15 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <algorithm>
+#include <array>
 #include <knapformer/kernels/attention.hpp>
 #include <knapformer/train/memory.hpp>
+#include <limits>
 #include <vector>
+
+#include "comm/short_range.hpp"
+#include "route/row_runs.hpp"
 
 namespace knapformer {
 namespace {
 
 /// Of the loss of a row, on the host and on the device.
 constexpr auto kScaleBytes = static_cast<std::int64_t>(2 * sizeof(double));
+/// Of what travels beside a token.
+constexpr auto kPositionBytes = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
+constexpr auto kModalityBytes = static_cast<std::int64_t>(sizeof(std::int32_t));
 
 /// One part of the attention of a rank, see RoutedAttention.
 struct AttentionPart {
@@ -27,23 +35,20 @@ struct AttentionPart {
 
 /// Rows of a rank.
 struct RankRows {
-  RankRows(const Plan& plan, std::int64_t rank) {
-    for (std::int64_t s = 0; s < plan.sequences(); ++s) {
-      const auto i = static_cast<std::size_t>(s);
-      const std::int64_t length = plan.lengths()[i];
-      if (plan.homes()[i] == rank) {
-        home += length;
-        ++sequences;
-      }
-      const auto chunks = plan.chunks(s);
+  RankRows(const Plan& plan, std::int64_t rank)
+      : runs(find_route_runs(plan, rank)), sequences(std::ranges::count(plan.homes(), rank)) {
+    for (const LocalChunk& mine : runs.chunks) {
+      const std::int64_t length = plan.lengths()[static_cast<std::size_t>(mine.sequence)];
+      const Chunk& own = mine.chunk;
+      const auto chunks = plan.chunks(mine.sequence);
+      AttentionPart& part = chunks.size() > 1 ? split : unsplit;
+      part.problems.push_back({.length = length, .heads = own.heads});
+      part.head_rows += length * own.heads;
       for (const Chunk& chunk : chunks) {
-        if (chunk.rank != rank) continue;
-        ++chunk_count;
-        routed += chunk.tokens;
-        packed += chunk.tokens * (plan.heads() - chunk.heads);
-        AttentionPart& part = chunks.size() > 1 ? split : unsplit;
-        part.problems.push_back({.length = length, .heads = chunk.heads});
-        part.head_rows += length * chunk.heads;
+        if (chunk.rank == rank) continue;
+        const auto peer = static_cast<int>(chunk.rank);
+        sent_heads.push_back({.peer = peer, .rows = own.tokens * chunk.heads});
+        received_heads.push_back({.peer = peer, .rows = chunk.tokens * own.heads});
       }
     }
   }
@@ -56,13 +61,45 @@ struct RankRows {
                     split.workspace(exec, queries_per_key, d_head, in_place));
   }
 
-  std::int64_t home = 0;
-  std::int64_t sequences = 0;  ///< of the home rows
-  std::int64_t routed = 0;
-  std::int64_t chunk_count = 0;  ///< of the routed rows
-  std::int64_t packed = 0;       ///< rows of a head that pre-attention sends away
+  RouteRuns runs;
+  std::int64_t sequences;                          ///< of the home rows
+  std::vector<RowRun> sent_heads, received_heads;  ///< rows of a head, by pre-attention
   AttentionPart unsplit, split;
 };
+
+/// Bytes of the rows that travel together.
+struct RowBytes {
+  std::vector<std::int64_t> routed;  ///< of each array that goes from home to the plan's ranks
+  std::vector<std::int64_t> heads;   ///< of a head's q, k and v
+};
+
+/// Scratch memory of the exchanges of `rank`: packed heads, and second copies of short ranges.
+std::int64_t scratch_bytes(std::int64_t rank, const RankRows& rows, const RowBytes& widths) {
+  const auto bytes_up_to = [rank](std::int64_t largest, const std::vector<RowRun>& runs,
+                                  const std::vector<std::int64_t>& of_rows) {
+    std::int64_t sum = 0;
+    for (const RowRun& run : runs) {
+      for (const std::int64_t width : of_rows) {
+        const std::int64_t bytes = run.rows * width;
+        if (run.peer != rank && bytes <= largest) sum += bytes;
+      }
+    }
+    return sum;
+  };
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  std::array<std::int64_t, 3> routing{bytes_up_to(kShortRange, rows.runs.home, widths.routed),
+                                      bytes_up_to(kShortRange, rows.runs.routed, widths.routed)};
+  std::array<std::int64_t, 3> attention{
+      bytes_up_to(kAll, rows.sent_heads, widths.heads),
+      bytes_up_to(kShortRange, rows.sent_heads, widths.heads),
+      bytes_up_to(kShortRange, rows.received_heads, widths.heads)};
+  // They take turns with the same buffers, the largest with the largest.
+  std::ranges::sort(routing);
+  std::ranges::sort(attention);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < routing.size(); ++i) bytes += std::max(routing[i], attention[i]);
+  return bytes + bytes / 4;  // buffers come with a quarter to spare
+}
 
 /// Elements of a head row: q, k, v and the output, or their gradients.
 std::int64_t head_width(const TransformerConfig& model) {
@@ -108,36 +145,39 @@ MemoryUse largest(const MemoryUse& a, const MemoryUse& b) {
 MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
                            std::int64_t element_bytes, const Plan& plan, std::int64_t rank) {
   const RankRows rows(plan, rank);
+  const std::int64_t routed = rows.runs.routed_rows, home = rows.runs.home_rows;
   const std::int64_t head_rows = rows.head_rows();
   const std::int64_t d = model.d_model, d_head = model.d_head(), layers = model.layers;
   const std::int64_t kept = model.checkpoint ? std::min<std::int64_t>(layers, 1) : layers;
   const auto sum_bytes = std::max<std::int64_t>(element_bytes, sizeof(float));
   const bool in_place = sum_bytes == element_bytes;
   const std::int64_t workspace = rows.workspace(exec, model.queries_per_key(), d_head, in_place);
-  const std::int64_t activations = rows.routed * (layers + 1) * d +  // block inputs
-                                   kept * block_activations(model, rows.routed, head_rows) +
-                                   block_scratch(model, rows.routed, head_rows);
-  const std::int64_t sums = rows.routed * d_head +  // angles
-                            kept * block_statistics(model, rows.routed, head_rows) + workspace;
-  const std::int64_t tokens = 2 * (rows.routed + rows.home) * d;
-  const std::int64_t packed = layers > 0 ? (model.queries_per_key() + 2) * rows.packed * d_head : 0;
-  const auto position_bytes = static_cast<std::int64_t>(3 * sizeof(std::int32_t));
-  const std::int64_t packed_bytes = packed * element_bytes;
+  const std::int64_t activations = routed * (layers + 1) * d +  // block inputs
+                                   kept * block_activations(model, routed, head_rows) +
+                                   block_scratch(model, routed, head_rows);
+  const std::int64_t sums = routed * d_head +  // angles
+                            kept * block_statistics(model, routed, head_rows) + workspace;
+  const std::int64_t tokens = 2 * (routed + home) * d;
+  RowBytes widths{{d * element_bytes, kPositionBytes}, {}};
+  if (layers > 0) {
+    const std::int64_t key = d_head * element_bytes;
+    widths.heads = {model.queries_per_key() * key, key, key};
+  }
   return {.parameters = parameters_of(model) * (sum_bytes + (in_place ? 0 : element_bytes)),
           .gradients = parameters_of(model) * sum_bytes,
           .activations = activations * element_bytes + sums * sum_bytes,
-          // Scratch comes with a quarter to spare.
-          .exchange = tokens * element_bytes + rows.routed * position_bytes +
-                      rows.home * kScaleBytes + packed_bytes + packed_bytes / 4};
+          .exchange = tokens * element_bytes + routed * kPositionBytes + home * kScaleBytes +
+                      scratch_bytes(rank, rows, widths)};
 }
 
 MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::int64_t element_bytes,
                            const Plan& plan, std::int64_t rank, std::int64_t text_tokens) {
   const RankRows rows(plan, rank);
   const std::int64_t d = model.d_model, d_head = model.d_head(), head_rows = rows.head_rows();
-  const std::int64_t routed = rows.routed, chunks = rows.chunk_count, sequences = rows.sequences;
+  const std::int64_t routed = rows.runs.routed_rows, home = rows.runs.home_rows,
+                     chunks = std::ssize(rows.runs.chunks), sequences = rows.sequences;
   const std::int64_t doubles = model.double_blocks, singles = model.single_blocks;
-  const std::int64_t image = rows.home - text_tokens;
+  const std::int64_t image = home - text_tokens;
   const auto kept = [&](std::int64_t blocks) {
     return model.checkpoint ? std::min<std::int64_t>(blocks, 1) : blocks;
   };
@@ -151,7 +191,7 @@ MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::in
       routed * (5 * d + model.d_mlp + std::max(model.d_mlp, 3 * d)) + heads + 12 * chunks * d;
   const std::int64_t double_block = routed * (9 * d + 2 * model.d_mlp) + heads + 12 * chunks * d;
   const std::int64_t single_block = routed * (6 * d + 2 * model.d_mlp) + heads + 3 * chunks * d;
-  const std::int64_t ends = sequences * (2 * model.d_time + 10 * d) + (rows.home + 4 * image) * d;
+  const std::int64_t ends = sequences * (2 * model.d_time + 10 * d) + (home + 4 * image) * d;
   const std::int64_t activations =
       stack + scratch + kept(doubles) * double_block + kept(singles) * single_block + ends;
   const std::int64_t sums = routed * d_head + 2 * image +
@@ -159,20 +199,20 @@ MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::in
                             kept(singles) * (routed * (2 + 2 * model.heads) + head_rows) +
                             rows.workspace(exec, 1, d_head, in_place);
   // Where every row is in its stream, at home and as routed.
-  const std::int64_t order = rows.home + 3 * sequences + routed + 3 * chunks;
+  const std::int64_t order = home + 3 * sequences + routed + 3 * chunks;
 
   const std::int64_t parameters = total_size(mmdit_parameters(model));
-  const std::int64_t moved = (rows.home + 2 * routed + chunks) * d;
+  const std::int64_t moved = (home + 2 * routed + chunks) * d;
   const std::int64_t in_and_out = 3 * image * model.d_patch + text_tokens * model.d_text;
-  const std::int64_t packed_bytes =
-      doubles + singles > 0 ? 3 * rows.packed * d_head * element_bytes : 0;
-  const auto tag_bytes = static_cast<std::int64_t>(4 * sizeof(std::int32_t));
+  RowBytes widths{{d * element_bytes, kPositionBytes, kModalityBytes}, {}};
+  if (doubles + singles > 0) widths.heads.assign(3, d_head * element_bytes);
   return {.parameters = parameters * (sum_bytes + (in_place ? 0 : element_bytes)),
           .gradients = parameters * sum_bytes,
           .activations = activations * element_bytes + sums * sum_bytes +
                          order * static_cast<std::int64_t>(sizeof(std::int64_t)),
-          .exchange = (moved + in_and_out) * element_bytes + routed * tag_bytes +
-                      image * kScaleBytes + packed_bytes + packed_bytes / 4};
+          .exchange = (moved + in_and_out) * element_bytes +
+                      routed * (kPositionBytes + kModalityBytes) + image * kScaleBytes +
+                      scratch_bytes(rank, rows, widths)};
 }
 
 }  // namespace knapformer

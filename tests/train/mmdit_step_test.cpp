@@ -78,6 +78,37 @@ class MMDiTStep : public ::testing::Test {
     return all;
   }
 
+  /// What a step says that it holds beside what tools see and what was predicted.
+  template <class T>
+  void check_memory() const {
+    for (const bool checkpoint : {true, false}) {
+      SCOPED_TRACE(checkpoint);
+      const MMDiTConfig model = model_of(64, checkpoint);
+      const Communicator own = world.split(world.size());
+      const auto parts = parts_of(batch<T>(model, {300 + 500 * world.rank(), 80, 64, 90}, 0));
+      const ToolsRecord record;
+      auto of = trainer<T>(model, own, kParts, true);
+      const StepOutcome outcome = of.step(exec, std::span<const MMDiTBatch<T>>(parts));
+      const std::int64_t ours = record.live_bytes();
+      EXPECT_GE(ours, outcome.memory.total());
+      EXPECT_LE(ours, outcome.memory.total() + 8 * std::ssize(record.live));
+
+      MemoryUse predicted;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        predicted = largest(
+            predicted, MMDiTTask<T>::predicted_memory(exec, model, parts[i], outcome.routings[i]));
+      }
+      EXPECT_EQ(predicted.parameters, outcome.memory.parameters);
+      EXPECT_EQ(predicted.gradients, outcome.memory.gradients);
+      const auto ratio = [](std::int64_t a, std::int64_t b) {
+        return static_cast<double>(a) / static_cast<double>(b);
+      };
+      EXPECT_NEAR(ratio(predicted.activations, outcome.memory.activations), 1, 0.02);
+      EXPECT_NEAR(ratio(predicted.exchange, outcome.memory.exchange), 1, 0.05);
+      EXPECT_NEAR(ratio(predicted.total(), ours), 1, 0.02);
+    }
+  }
+
   const Communicator world = test::world();
   const Communicator group = world.split(world.size());
   const Device exec;
@@ -155,34 +186,8 @@ TEST_F(MMDiTStep, AllocatesNothingInKokkosSpacesOnceTheSizesHaveBeenThere) {
   }
 }
 
-TEST_F(MMDiTStep, SaysHowMuchMemoryItHoldsAndWillHold) {
-  for (const bool checkpoint : {true, false}) {
-    SCOPED_TRACE(checkpoint);
-    const MMDiTConfig model = model_of(64, checkpoint);
-    const Communicator own = world.split(world.size());
-    const auto parts = parts_of(batch<float>(model, {300 + 500 * world.rank(), 80, 64, 90}, 0));
-    const ToolsRecord record;
-    auto of = trainer<float>(model, own, kParts, true);
-    const StepOutcome outcome = of.step(exec, std::span<const MMDiTBatch<float>>(parts));
-    const std::int64_t ours = record.live_bytes();
-    EXPECT_GE(ours, outcome.memory.total());
-    EXPECT_LE(ours, outcome.memory.total() + 8 * std::ssize(record.live));
-
-    MemoryUse predicted;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      predicted = largest(predicted, MMDiTTask<float>::predicted_memory(exec, model, parts[i],
-                                                                        outcome.routings[i]));
-    }
-    EXPECT_EQ(predicted.parameters, outcome.memory.parameters);
-    EXPECT_EQ(predicted.gradients, outcome.memory.gradients);
-    const auto ratio = [](std::int64_t a, std::int64_t b) {
-      return static_cast<double>(a) / static_cast<double>(b);
-    };
-    EXPECT_NEAR(ratio(predicted.activations, outcome.memory.activations), 1, 0.02);
-    EXPECT_NEAR(ratio(predicted.exchange, outcome.memory.exchange), 1, 0.05);
-    EXPECT_NEAR(ratio(predicted.total(), ours), 1, 0.02);
-  }
-}
+TEST_F(MMDiTStep, SaysHowMuchMemoryItHoldsAndWillHold) { check_memory<float>(); }
+TEST_F(MMDiTStep, SaysHowMuchMemoryItHoldsAndWillHoldOnBfloat16) { check_memory<bfloat16>(); }
 
 }  // namespace
 }  // namespace knapformer

@@ -124,12 +124,13 @@ TEST_F(Step, SaysHowMuchMemoryItHoldsAndWillHold) {
   }
 }
 
-/// Ranges of so many rows that hardly any is short, and so sent from a second copy: elements of
-/// another size would show.
+/// With long ranges, and with many that are short and so sent from a second copy.
 TEST_F(Step, SaysHowMuchMemoryItHoldsAndWillHoldOnBfloat16) {
   const TransformerConfig model{.layers = 2, .d_model = 256, .heads = 2, .d_ffn = 352};
   check_memory<bfloat16>(model, {batch<bfloat16>({600 + 300 * world.rank()}, model.d_model)}, 0.01,
                          0.01);
+  const Lengths many(static_cast<std::size_t>(20 + 40 * world.rank()), 30);
+  check_memory<bfloat16>(kModel, {batch<bfloat16>(many)}, 0.02, 0.05);
 }
 
 TEST_F(Step, ShowsItsPhasesAndKernelsToTools) {

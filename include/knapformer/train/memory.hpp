@@ -30,8 +30,8 @@ struct MemoryUse {
 MemoryUse largest(const MemoryUse& a, const MemoryUse& b);
 
 /// What a Trainer of `model`, with elements of `element_bytes`, will take on `rank` of the group
-/// for a micro-batch planned like this. Leaves out what is small: lists of indices, alignment, and
-/// the second copy of ranges of up to 8 KB that are sent together.
+/// for a micro-batch planned like this, where MPI moves the rows. Leaves out what is small: lists
+/// of indices and alignment.
 MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
                            std::int64_t element_bytes, const Plan& plan, std::int64_t rank);
 /// The same of an MMDiT, where `text_tokens` of the tokens that `rank` loaded are text.
