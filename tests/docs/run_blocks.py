@@ -3,8 +3,9 @@
 """Runs the shell and Python code of the README and the guides, block by block, as a reader would.
 
 All run in one folder that holds the build as `build`, `perf`, and the programs of the guides under the names that they
-have there; `DIR` is an installation. What builds, submits jobs or runs tests only says what it would do: see stand_ins/.
-A block without a language is what the shell block before it prints, or lines of that.
+have there; `DIR` is an installation. What builds, submits jobs or runs tests only says what it would do, see
+stand_ins/, and long benchmarks list their cases. A block without a language is what the shell block before it prints,
+or lines of that.
 """
 
 import argparse
@@ -20,6 +21,9 @@ ELSEWHERE = {
     "cmake -B build -DKokkos_ROOT=/path/to/kokkos": "`make check` gives these commands, with a Kokkos that CMake finds",
     "cmake -B build -DKNAPFORMER_ENABLE_NCCL=ON": "needs a Kokkos with CUDA",
     "spack ": "needs Spack",
+    "reframe ": "needs ReFrame",
+    "make perf SUITE=cpu RANKS=2 OUTPUT=before.json": "takes long; tests/perf/test_suites.py runs and compares suites",
+    "perf/plan_quality.py": "takes minutes; tests/perf/test_plan_quality.py runs it on fewer seeds",
 }
 PROGRAMS = {
     "planner.cpp": "tests/install/planner/main.cpp", "code.cpp": "tests/install/runtime/main.cpp",
@@ -66,6 +70,7 @@ def prepare(given):
 
 def run(language, code, given, environment):
     shell = ["python3", "-c"] if language == "python" else ["bash", "-e", "-o", "pipefail", "-c"]
+    code = re.sub(r"(bench_(?:kernels|block) --benchmark_filter=.*)", r"\1 --benchmark_list_tests | grep /", code)
     code = code.replace("DIR/lib", str(given.prefix / given.libdir)).replace("DIR", str(given.prefix))
     done = subprocess.run([*shell, code], cwd=given.work, env=environment, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=240)
@@ -86,7 +91,8 @@ def main():
     environment = prepare(given)
     failures = []
     count = 0
-    for guide in [given.source / "README.md", *sorted((given.source / "docs").glob("*.md"))]:
+    for guide in [given.source / "README.md", *sorted((given.source / "docs").glob("*.md")),
+                  given.source / "perf/README.md"]:
         for language, code, expected in blocks_of(guide.read_text()):
             where = f"{guide.relative_to(given.source)}: {code.splitlines()[0]}"
             elsewhere = [why for beginning, why in ELSEWHERE.items() if code.startswith(beginning)]
