@@ -139,7 +139,8 @@ MemoryUse largest(const MemoryUse& a, const MemoryUse& b) {
           .gradients = std::max(a.gradients, b.gradients),
           .optimizer = std::max(a.optimizer, b.optimizer),
           .activations = std::max(a.activations, b.activations),
-          .exchange = std::max(a.exchange, b.exchange)};
+          .exchange = std::max(a.exchange, b.exchange),
+          .scratch = std::max(a.scratch, b.scratch)};
 }
 
 MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
@@ -166,8 +167,8 @@ MemoryUse predicted_memory(const Device& exec, const TransformerConfig& model,
   return {.parameters = parameters_of(model) * (sum_bytes + (in_place ? 0 : element_bytes)),
           .gradients = parameters_of(model) * sum_bytes,
           .activations = activations * element_bytes + sums * sum_bytes,
-          .exchange = tokens * element_bytes + routed * kPositionBytes + home * kScaleBytes +
-                      scratch_bytes(rank, rows, widths)};
+          .exchange = tokens * element_bytes + routed * kPositionBytes + home * kScaleBytes,
+          .scratch = scratch_bytes(rank, rows, widths)};
 }
 
 MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::int64_t element_bytes,
@@ -211,8 +212,8 @@ MemoryUse predicted_memory(const Device& exec, const MMDiTConfig& model, std::in
           .activations = activations * element_bytes + sums * sum_bytes +
                          order * static_cast<std::int64_t>(sizeof(std::int64_t)),
           .exchange = (moved + in_and_out) * element_bytes +
-                      routed * (kPositionBytes + kModalityBytes) + image * kScaleBytes +
-                      scratch_bytes(rank, rows, widths)};
+                      routed * (kPositionBytes + kModalityBytes) + image * kScaleBytes,
+          .scratch = scratch_bytes(rank, rows, widths)};
 }
 
 }  // namespace knapformer

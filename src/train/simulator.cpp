@@ -76,9 +76,9 @@ TraceRank describe_rank(const StepOutcome& outcome, const MemoryUse& predicted,
                  .memory_gradients = outcome.memory.gradients,
                  .memory_optimizer = outcome.memory.optimizer,
                  .memory_activations = outcome.memory.activations,
-                 .memory_exchange = outcome.memory.exchange,
+                 .memory_exchange = outcome.memory.exchange + outcome.memory.scratch,
                  .predicted_activations = predicted.activations,
-                 .predicted_exchange = predicted.exchange};
+                 .predicted_exchange = predicted.exchange + predicted.scratch};
   for (const Routing& routing : outcome.routings) {
     const PlanReport& report = routing.plan().report();
     const auto me = static_cast<std::size_t>(routing.group().rank());

@@ -204,7 +204,7 @@ void Trainer<T, Task>::report(std::span<const Batch> micro_batches, StepOutcome&
 template <class T, template <class> class Task>
 MemoryUse Trainer<T, Task>::memory() const {
   MemoryUse use = task_.memory();
-  use.exchange += balancer_.group().scratch_bytes();
+  use.scratch = balancer_.group().scratch_bytes();
   return use;
 }
 

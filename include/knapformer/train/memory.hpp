@@ -17,11 +17,12 @@ struct MemoryUse {
   std::int64_t gradients = 0;    ///< of the parameters
   std::int64_t optimizer = 0;    ///< its state: none for plain gradient descent
   std::int64_t activations = 0;  ///< kept for the backward pass, and what both passes work in
-  /// Rows that come from home and go back, packed heads, and the index lists of routings.
-  std::int64_t exchange = 0;
+  std::int64_t exchange = 0;     ///< rows that come from home and go back
+  /// Of exchanges: packed heads, short ranges on their way, and the index lists of routings.
+  std::int64_t scratch = 0;
 
   std::int64_t total() const {
-    return parameters + gradients + optimizer + activations + exchange;
+    return parameters + gradients + optimizer + activations + exchange + scratch;
   }  ///< of all of the above
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };
