@@ -5,29 +5,27 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
-
-#include "plan/elastic/pods.hpp"
 
 namespace knapformer {
 
-/// How often each pair of ranks talks: a table for those of one pod, which most are, and an
-/// open-addressed one for the others, since most of them never do.
+/// How often each pair of ranks talks: a table for neighbours, which most are, and an open-addressed
+/// one for the others, since most of them never do.
 class PairCounts {
  public:
-  explicit PairCounts(const Pods& pods)
-      : pods_(pods), near_(pods.ranks() * pods.size()), entries_(kSmallest) {}
+  /// Neighbours are less than `reach` apart.
+  PairCounts(std::int64_t ranks, std::int64_t reach)
+      : ranks_(ranks), reach_(reach), near_(ranks * reach), entries_(kSmallest) {}
 
   std::int64_t of(std::int64_t a, std::int64_t b) const {
-    if (const Place place(pods_, a, b); place.near) return near_[place.at];
+    if (near(a, b)) return near_[place(a, b)];
     return entries_[find(key(a, b))].count;
   }
 
   /// Adds `change` to the count of two ranks and returns it.
   std::int64_t add(std::int64_t a, std::int64_t b, std::int64_t change) {
-    if (const Place place(pods_, a, b); place.near) {
-      return near_[place.at] += static_cast<std::int32_t>(change);
-    }
+    if (near(a, b)) return near_[place(a, b)] += static_cast<std::int32_t>(change);
     if (2 * used_ >= entries_.size()) grow();
     Entry& entry = entries_[find(key(a, b))];
     if (entry.key < 0) {
@@ -44,20 +42,13 @@ class PairCounts {
     std::int64_t count = 0;
   };
 
-  // In the table, for ranks of one pod.
-  struct Place {
-    Place(const Pods& pods, std::int64_t a, std::int64_t b) {
-      const std::int64_t last = std::max(a, b);
-      const std::int64_t within = std::min(a, b) - pods.first(pods.of(last));
-      near = within >= 0;
-      at = last * pods.size() + within;
-    }
-    bool near;
-    std::int64_t at;
-  };
+  bool near(std::int64_t a, std::int64_t b) const { return std::abs(a - b) < reach_; }
+  std::int64_t place(std::int64_t a, std::int64_t b) const {
+    return std::max(a, b) * reach_ + std::abs(a - b);
+  }
 
   std::int64_t key(std::int64_t a, std::int64_t b) const {
-    return std::min(a, b) * pods_.ranks() + std::max(a, b);
+    return std::min(a, b) * ranks_ + std::max(a, b);
   }
 
   // Where a key is, or would be.
@@ -81,7 +72,7 @@ class PairCounts {
     }
   }
 
-  const Pods& pods_;
+  std::int64_t ranks_, reach_;
   std::vector<std::int32_t> near_;
   std::vector<Entry> entries_;
   std::size_t used_ = 0;

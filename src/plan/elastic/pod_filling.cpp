@@ -4,7 +4,6 @@
 #include "plan/elastic/pod_filling.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace knapformer {
 
@@ -107,15 +106,13 @@ bool PodFilling::place_whole(std::int64_t i, std::int64_t pod) {
 // As few ranks as can hold it, the emptiest; the last, which takes what is left, is the fullest
 // that will do, so that emptier ones remain for others.
 bool PodFilling::place_split(std::int64_t i, std::int64_t pod) {
-  ranks_.resize(pods_.end(pod) - pods_.first(pod));
-  std::iota(ranks_.begin(), ranks_.end(), pods_.first(pod));
-  std::ranges::sort(ranks_, [&](std::int64_t a, std::int64_t b) {
-    const Ticks free_a = free_work(a), free_b = free_work(b);
-    if (free_a != free_b) return free_a > free_b;
-    const Ticks home_a = home_work_[a - pods_.first(pod)],
-                home_b = home_work_[b - pods_.first(pod)];
-    return home_a != home_b ? home_a < home_b : a < b;
-  });
+  emptiest_.clear();
+  for (std::int64_t rank = pods_.first(pod); rank < pods_.end(pod); ++rank) {
+    emptiest_.push_back({-free_work(rank), home_work_[rank - pods_.first(pod)], rank});
+  }
+  std::ranges::sort(emptiest_);
+  ranks_.resize(emptiest_.size());
+  std::ranges::transform(emptiest_, ranks_.begin(), &Emptiness::rank);
   const std::int64_t most = std::min<std::int64_t>(sharing_.most_ranks(i), std::ssize(ranks_));
   for (std::int64_t count = 1; count <= most; ++count) {
     std::int64_t others = 0;

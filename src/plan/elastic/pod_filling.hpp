@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -58,6 +59,12 @@ class PodFilling {
   std::vector<std::int64_t> long_, short_, away_;
   std::int64_t refused_ = 0;
   std::vector<Ticks> home_work_;  // of the sequences that would rather stay there
+  struct Emptiness {
+    Ticks less_free, home_work;
+    std::int64_t rank;
+    auto operator<=>(const Emptiness&) const = default;
+  };
+  std::vector<Emptiness> emptiest_;
   std::vector<std::int64_t> ranks_;
   std::vector<Share> best_;
 };

@@ -53,15 +53,19 @@ void Sharing::find_slopes(std::int64_t i) {
   const Ticks talk_far = model.of_attention_rows(rows, true);
   const Ticks routed_near = model.of_routed_rows(length, false);
   const Ticks routed_far = model.of_routed_rows(length, true);
+  std::int64_t node = -1, near = 0, all = 0;  // near: parts on the node
+  for (const Part& part : parts_) all += part.part;
   for (Part& own : parts_) {
-    const std::int64_t node = model.node(own.rank);
-    std::int64_t near = -own.part, far = 0;
-    for (const Part& other : parts_) {
-      (model.on_node(node, other.rank) ? near : far) += other.part;
+    if (node < 0 || !model.on_node(node, own.rank)) {
+      node = model.node(own.rank);
+      near = 0;
+      for (const Part& other : parts_) {
+        if (model.on_node(node, other.rank)) near += other.part;
+      }
     }
     Work slope = model.at_speed_of(own.rank, whole);
-    slope += times_part(talk_near, near);
-    slope += times_part(talk_far, far);
+    slope += times_part(talk_near, near - own.part);
+    slope += times_part(talk_far, all - near);
     if (own.rank != home) slope += node == home_node ? routed_near : routed_far;
     own.slope = static_cast<Ticks>(std::max<Work>(slope, 1));
   }

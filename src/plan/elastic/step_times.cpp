@@ -13,15 +13,15 @@ StepTimes::StepTimes(const PlanProblem& problem, const TickModel& model, const P
       model_(model),
       ranks_(problem.ranks),
       slots_(problem.lengths.size()),
-      bag_pairs_(pods),
-      route_pairs_(pods) {
-  arena_.reserve(problem.lengths.size() + 1024);
-}
+      bag_pairs_(problem.ranks, pods.size()),
+      route_pairs_(problem.ranks, pods.size()) {}
 
 void StepTimes::place(std::int64_t i, std::span<const Share> shares) {
   Slot& slot = slots_[i];
   const auto count = static_cast<std::int32_t>(shares.size());
-  if (count > slot.room) {
+  if (count == 1) {
+    slot.whole = shares.front();
+  } else if (count > slot.room) {
     slot.first = std::ssize(arena_);
     slot.room = count;
     arena_.insert(arena_.end(), shares.begin(), shares.end());
@@ -46,9 +46,10 @@ void StepTimes::change(std::int64_t i, std::int64_t sign) {
   const std::int64_t home = problem_.homes[i], home_node = model_.node(home);
   const auto bag = shares(i);
   bool home_changes = false;
+  OnNode near;
   for (std::size_t k = 0; k < bag.size(); ++k) {
     const Share& a = bag[k];
-    add_share(ranks_[a.rank], i, a, bag, sign);
+    add_share(ranks_[a.rank], i, a, bag, near, sign);
     for (const Share& b : bag.subspan(k + 1)) {
       meet(bag_pairs_, &RankState::bag_peers, a.rank, b.rank, sign);
     }
@@ -69,12 +70,13 @@ Work StepTimes::excess_with(std::int64_t i, std::span<const Share> shares) const
   const std::int64_t home = problem_.homes[i], home_node = model_.node(home);
   RankState at_home = ranks_[home];
   RankState other;
+  OnNode near;
   Work excess = excess_ - excess_of(at_home.time);
   for (const Share& a : shares) {
     const bool is_home = a.rank == home;
     if (!is_home) other = ranks_[a.rank];
     RankState& rank = is_home ? at_home : other;
-    add_share(rank, i, a, shares, 1);
+    add_share(rank, i, a, shares, near, 1);
     for (const Share& b : shares) {
       rank.bag_peers += a.rank != b.rank && bag_pairs_.of(a.rank, b.rank) == 0;
     }
@@ -91,25 +93,26 @@ Work StepTimes::excess_with(std::int64_t i, std::span<const Share> shares) const
 }
 
 // What computing a share takes, exchanges around attention included: tokens go to the heads of the
-// other ranks, and theirs come to its heads.
+// other ranks, and theirs come to its heads. `near` is kept from one share of the bag to the next.
 void StepTimes::add_share(RankState& to, std::int64_t i, const Share& share,
-                          std::span<const Share> bag, std::int64_t sign) const {
+                          std::span<const Share> bag, OnNode& near, std::int64_t sign) const {
   const std::int64_t length = problem_.lengths[i], heads = problem_.heads;
   to.compute += sign * model_.compute(i, share.tokens, share.heads);
   to.tokens += sign * share.tokens;
   to.attention_tokens += sign * length * share.heads;
   if (bag.size() == 1) return;
-  std::int64_t near_tokens = 0, near_heads = 0;  // of the bag on the node
-  const std::int64_t node = model_.node(share.rank);
-  for (const Share& other : bag) {
-    if (!model_.on_node(node, other.rank)) continue;
-    near_tokens += other.tokens;
-    near_heads += other.heads;
+  if (near.node < 0 || !model_.on_node(near.node, share.rank)) {
+    near = {.node = model_.node(share.rank)};
+    for (const Share& other : bag) {
+      if (!model_.on_node(near.node, other.rank)) continue;
+      near.tokens += other.tokens;
+      near.heads += other.heads;
+    }
   }
-  to.heads_out[0] += sign * share.tokens * (near_heads - share.heads);
-  to.heads_in[0] += sign * share.heads * (near_tokens - share.tokens);
-  to.heads_out[1] += sign * share.tokens * (heads - near_heads);
-  to.heads_in[1] += sign * share.heads * (length - near_tokens);
+  to.heads_out[0] += sign * share.tokens * (near.heads - share.heads);
+  to.heads_in[0] += sign * share.heads * (near.tokens - share.tokens);
+  to.heads_out[1] += sign * share.tokens * (heads - near.heads);
+  to.heads_in[1] += sign * share.heads * (length - near.tokens);
 }
 
 void StepTimes::meet(PairCounts& pairs, std::int64_t RankState::*peers, std::int64_t a,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/elastic/pair_counts.hpp"
+#include "plan/elastic/pods.hpp"
 #include "plan/elastic/tick_model.hpp"
 
 namespace knapformer {
@@ -33,7 +34,9 @@ class StepTimes {
   void remove(std::int64_t i);
   bool placed(std::int64_t i) const { return slots_[i].count > 0; }
   std::span<const Share> shares(std::int64_t i) const {
-    return std::span(arena_).subspan(slots_[i].first, slots_[i].count);
+    const Slot& slot = slots_[i];
+    if (slot.count == 1) return std::span(&slot.whole, 1);
+    return std::span(arena_).subspan(slot.first, slot.count);
   }
 
   Ticks time(std::int64_t rank) const { return ranks_[rank].time; }
@@ -65,15 +68,22 @@ class StepTimes {
     std::array<std::int64_t, 2> heads_out{}, heads_in{}, routed_out{}, routed_in{};
     std::int64_t bag_peers = 0, route_peers = 0;
   };
+  // The shares of a sequence: one here, more in the arena.
   struct Slot {
+    Share whole;
     std::int64_t first = 0;
     std::int32_t count = 0;
     std::int32_t room = 0;
   };
+  // What a bag has on one node.
+  struct OnNode {
+    std::int64_t node = -1;
+    std::int64_t tokens = 0, heads = 0;
+  };
 
   void change(std::int64_t i, std::int64_t sign);
   void add_share(RankState& to, std::int64_t i, const Share& share, std::span<const Share> bag,
-                 std::int64_t sign) const;
+                 OnNode& near, std::int64_t sign) const;
   void meet(PairCounts& pairs, std::int64_t RankState::*peers, std::int64_t a, std::int64_t b,
             std::int64_t sign);
   void update(std::int64_t rank);

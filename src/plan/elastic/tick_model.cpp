@@ -42,18 +42,15 @@ TickModel::TickModel(const PlanProblem& problem) : ranks_per_node_(problem.machi
 
   // As many bits behind the point as the largest sequence leaves room for.
   const std::int64_t n = std::ssize(problem.lengths);
-  per_token_.resize(n);
-  per_head_.resize(n);
-  whole_.resize(n);
+  sequences_.resize(n);
   const double largest = problem.work.value(problem.work.largest()) * ticks_per_work;
   while (fraction_bits_ < 40 && std::ldexp(largest, fraction_bits_) < 0x1p59) ++fraction_bits_;
   const double scale = std::ldexp(ticks_per_work, fraction_bits_);
   for (std::int64_t i = 0; i < n; ++i) {
     if (problem.lengths[i] == 0) continue;
     const auto [token, head] = problem.work.token_and_head(i);
-    per_token_[i] = rounded(token * scale);
-    per_head_[i] = rounded(head * scale);
-    whole_[i] = compute(i, problem.lengths[i], problem.heads);
+    sequences_[i] = {rounded(token * scale), rounded(head * scale)};
+    sequences_[i].whole = compute(i, problem.lengths[i], problem.heads);
   }
 
   const double tick =

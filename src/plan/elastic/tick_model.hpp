@@ -25,9 +25,10 @@ class TickModel {
 
   /// Compute time on a rank of average speed: all work is the ideal time on every rank.
   Ticks compute(std::int64_t i, std::int64_t tokens, std::int64_t heads) const {
-    return (per_token_[i] * tokens + per_head_[i] * heads) >> fraction_bits_;
+    const Sequence& of = sequences_[i];
+    return (of.per_token * tokens + of.per_head * heads) >> fraction_bits_;
   }
-  Ticks whole(std::int64_t i) const { return whole_[i]; }
+  Ticks whole(std::int64_t i) const { return sequences_[i].whole; }
   Ticks of_heads(std::int64_t i, std::int64_t heads) const { return compute(i, 0, heads); }
 
   /// What such a time is on a rank.
@@ -66,7 +67,11 @@ class TickModel {
 
   std::int64_t ranks_per_node_;
   int fraction_bits_ = 0;
-  std::vector<std::int64_t> per_token_, per_head_, whole_;
+  struct Sequence {
+    std::int64_t per_token = 0, per_head = 0;
+    Ticks whole = 0;
+  };
+  std::vector<Sequence> sequences_;
   std::vector<std::int64_t> slowness_, speeds_;
   std::array<std::int64_t, 2> attention_row_{}, routed_row_{};
   Ticks per_bag_peer_ = 0, per_route_peer_ = 0;
