@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "plan/traffic.hpp"
-
 namespace knapformer {
 namespace {
 
@@ -23,19 +21,16 @@ double seconds_of_rows(const Machine& machine, const CostModel& cost, const Rows
 
 }  // namespace
 
-std::vector<double> predicted_seconds(const Plan& plan, const CostModel& cost,
+std::vector<double> predicted_seconds(const PlacedSequences& placed, const CostModel& cost,
                                       const Machine& machine, const std::vector<double>& load) {
-  const std::vector<RankTraffic> traffic =
-      traffic_of({plan.ranks(), plan.heads(), plan.homes(), plan.lengths(), plan.chunk_offsets(),
-                  plan.all_chunks()},
-                 machine.ranks_per_node);
-  std::vector<double> seconds(plan.ranks());
+  const std::vector<RankTraffic> traffic = traffic_of(placed, machine.ranks_per_node);
+  std::vector<double> seconds(placed.ranks);
   const double layers = static_cast<double>(machine.layers);
-  for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+  for (std::int64_t rank = 0; rank < placed.ranks; ++rank) {
     const RankTraffic& of = traffic[rank];
     // q, k and v out and o back: the larger direction counts three times, then once.
     const double attention = kTensorsAroundAttention * seconds_of_rows(machine, cost, of.heads_out,
-                                                                       of.heads_in, plan.heads()) +
+                                                                       of.heads_in, placed.heads) +
                              2 * machine.latency * static_cast<double>(of.bag_peers);
     const double routing = seconds_of_rows(machine, cost, of.routed_out, of.routed_in, 1) +
                            machine.latency * static_cast<double>(of.route_peers);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/group_work.hpp"
+#include "plan/traffic.hpp"
 
 namespace knapformer {
 
@@ -31,7 +32,7 @@ inline double speed_of(const Machine& machine, std::int64_t rank) {
 
 /// Predicted seconds of every rank, from the chunks of a valid plan. `load` is each rank's work
 /// over its speed, in units of the formula.
-std::vector<double> predicted_seconds(const Plan& plan, const CostModel& cost,
+std::vector<double> predicted_seconds(const PlacedSequences& placed, const CostModel& cost,
                                       const Machine& machine, const std::vector<double>& load);
 
 }  // namespace knapformer

@@ -61,7 +61,6 @@ class TrafficCount {
       traffic_[chunk.rank].routed_in[far] += chunk.tokens;
       traffic_[home].routed_out[far] += chunk.tokens;
       routed_.push_back({chunk.rank, home});
-      routed_.push_back({home, chunk.rank});
     }
   }
 
@@ -90,9 +89,13 @@ class TrafficCount {
   void count_peers() {
     const ByRank routed(placed_.ranks, routed_);
     const ByRank split(placed_.ranks, split_);
+    std::int64_t own = 0;  // the next sequence, which are ordered by home
     for (std::int64_t rank = 0; rank < placed_.ranks; ++rank) {
       start(rank);
-      for (const std::int64_t other : routed.of(rank)) meet(other);
+      for (const std::int64_t home : routed.of(rank)) meet(home);
+      for (; own < placed_.size() && placed_.homes[own] == rank; ++own) {
+        for (const Chunk& chunk : placed_.chunks(own)) meet(chunk.rank);
+      }
       traffic_[rank].route_peers = met_;
       start(rank);
       for (const std::int64_t i : split.of(rank)) {
@@ -115,7 +118,7 @@ class TrafficCount {
   const PlacedSequences& placed_;
   std::int64_t ranks_per_node_;
   std::vector<RankTraffic> traffic_;
-  std::vector<OfRank> routed_;  // the other rank
+  std::vector<OfRank> routed_;  // the home of tokens it computes
   std::vector<OfRank> split_;   // a sequence that it shares
   std::vector<std::int64_t> met_by_;
   std::int64_t visit_ = -1;

@@ -21,7 +21,7 @@ struct RankTraffic {
   std::int64_t bag_peers = 0;
 };
 
-/// Sequences and their chunks, as a Plan has them.
+/// Sequences and their chunks, as a Plan has them: ordered by home.
 struct PlacedSequences {
   std::int64_t ranks;
   std::int64_t heads;

@@ -10,8 +10,8 @@
 
 namespace knapformer {
 
-/// How often each pair of ranks talks: a table for neighbours, which most are, and an open-addressed
-/// one for the others, since most of them never do.
+/// How often each pair of ranks talks: a table for neighbours, which most are, and an
+/// open-addressed one for the others, since most of them never do.
 class PairCounts {
  public:
   /// Neighbours are less than `reach` apart.
@@ -47,18 +47,22 @@ class PairCounts {
     return std::max(a, b) * reach_ + std::abs(a - b);
   }
 
+  // The pairs between eight neighbours and eight others have keys in a row.
   std::int64_t key(std::int64_t a, std::int64_t b) const {
-    return std::min(a, b) * ranks_ + std::max(a, b);
+    const std::int64_t low = std::min(a, b), high = std::max(a, b);
+    return (low / 8 * ranks_ + high / 8) * 64 + low % 8 * 8 + high % 8;
   }
 
+  // Those of one rank with eight neighbours are looked up together, and so lie side by side.
+  std::size_t first_place(std::int64_t key) const {
+    const std::uint64_t eight = (static_cast<std::uint64_t>(key / 64) * 0x9e3779b97f4a7c15u) >> 20;
+    return (eight * 8 + ((key / 8 ^ key) & 7)) & (entries_.size() - 1);
+  }
   // Where a key is, or would be.
   std::size_t find(std::int64_t key) const {
-    std::size_t at =
-        static_cast<std::size_t>((static_cast<std::uint64_t>(key) * 0x9e3779b97f4a7c15u) >> 20);
-    for (;; ++at) {
-      at &= entries_.size() - 1;
-      if (entries_[at].key == key || entries_[at].key < 0) return at;
-    }
+    std::size_t at = first_place(key);
+    while (entries_[at].key != key && entries_[at].key >= 0) at = (at + 1) & (entries_.size() - 1);
+    return at;
   }
 
   void grow() {

@@ -39,6 +39,20 @@ class StepTimes {
     return std::span(arena_).subspan(slot.first, slot.count);
   }
 
+  /// Fetches what placing a sequence reads: random places in memory, of which many are fetched in
+  /// the time of one.
+  void prefetch_sequence(std::int64_t i) const {
+    __builtin_prefetch(&slots_[i], 1);
+    __builtin_prefetch(&problem_.homes[i]);
+    __builtin_prefetch(&problem_.lengths[i]);
+    model_.prefetch(i);
+  }
+  void prefetch_home(std::int64_t i) const {
+    const RankState& home = ranks_[problem_.homes[i]];
+    __builtin_prefetch(&home.time, 1);
+    __builtin_prefetch(&home.route_peers, 1);
+  }
+
   Ticks time(std::int64_t rank) const { return ranks_[rank].time; }
   std::int64_t tokens(std::int64_t rank) const { return ranks_[rank].tokens; }
   /// Length times heads.

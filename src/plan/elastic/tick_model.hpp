@@ -28,6 +28,7 @@ class TickModel {
     const Sequence& of = sequences_[i];
     return (of.per_token * tokens + of.per_head * heads) >> fraction_bits_;
   }
+  void prefetch(std::int64_t i) const { __builtin_prefetch(&sequences_[i]); }
   Ticks whole(std::int64_t i) const { return sequences_[i].whole; }
   Ticks of_heads(std::int64_t i, std::int64_t heads) const { return compute(i, 0, heads); }
 
