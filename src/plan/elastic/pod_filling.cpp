@@ -116,7 +116,11 @@ bool PodFilling::place_split(std::int64_t i, std::int64_t pod) {
   ranks_.resize(emptiest_.size());
   std::ranges::transform(emptiest_, ranks_.begin(), &Emptiness::rank);
   const std::int64_t most = std::min<std::int64_t>(sharing_.most_ranks(i), std::ssize(ranks_));
+  const Ticks whole = model_.whole(i);
+  Ticks free = 0;
   for (std::int64_t count = 1; count <= most; ++count) {
+    free += std::max<Ticks>(-emptiest_[count - 1].less_free, 0);
+    if (free < whole) continue;  // even if they need not talk
     std::int64_t others = 0;
     for (std::int64_t k = 0; k + 1 < count; ++k) {
       others += sharing_.part_until(i, ranks_[k], count, time_);
@@ -136,15 +140,21 @@ bool PodFilling::place_split(std::int64_t i, std::int64_t pod) {
   return place_where_least_harm(i, std::span(ranks_).first(most));
 }
 
-// Of the first ranks so many that the excess is least.
+// Of the first ranks so many that the excess is least. More ranks first spare time and then talk
+// more than they spare: once two in a row were no better, no more are tried.
 bool PodFilling::place_where_least_harm(std::int64_t i, std::span<const std::int64_t> ranks) {
   best_.clear();
   Work least = 0;
-  for (std::size_t count = 1; count <= ranks.size(); ++count) {
+  int in_vain = 0;
+  for (std::size_t count = 1; count <= ranks.size() && in_vain < 2; ++count) {
     const auto shares = sharing_.level(i, ranks.first(count));
     if (shares.empty()) continue;
     const Work excess = times_.excess_with(i, shares);
-    if (!best_.empty() && excess >= least) continue;
+    if (!best_.empty() && excess >= least) {
+      ++in_vain;
+      continue;
+    }
+    in_vain = 0;
     best_.assign(shares.begin(), shares.end());
     least = excess;
   }
