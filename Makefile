@@ -112,7 +112,8 @@ bench-route: setup
 
 perf-programs: setup
 	@cmake --preset release $(call generator,build) -DKNAPFORMER_ENABLE_PERF=ON $(CMAKE_ARGS)
-	@cmake --build build -j $(JOBS) --target knapformer_program bench_planner bench_kernels bench_route
+	@cmake --build build -j $(JOBS) --target knapformer_program \
+		bench_planner bench_kernels bench_block bench_route
 
 perf: perf-programs
 	@$(MPI_ENVIRONMENT) perf/run_suite.py $(SUITE) --ranks $(RANKS) --output $(OUTPUT)

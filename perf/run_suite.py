@@ -169,8 +169,17 @@ def processor():
         return platform.processor()
 
 
+def check_programs(suite, options):
+    """All of them, before the first round: a later one may be an hour away."""
+    for program in sorted({case["program"] for case in suite["cases"]} - {"simulate"}):
+        path = os.path.join(options.build, "perf", program)
+        if not os.access(path, os.X_OK):
+            raise SuiteError(f"there is no program {path}: `make perf-programs` builds all, or say where they are with --build")
+
+
 def run(name, suite, options):
     result = {"schema": SCHEMA, "context": context(name, options), "figures": {}}
+    check_programs(suite, options)
     for number in range(options.rounds):
         for case in suite["cases"]:
             print(f"round {number + 1} of {options.rounds}: {case['name']}", file=sys.stderr, flush=True)

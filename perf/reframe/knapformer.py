@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The suites of perf/suites.json as ReFrame checks, for sites that watch their machines with it.
 
-  reframe -c perf/reframe/knapformer.py -C SITE.py -r --performance-report -n quick
+  reframe -c perf/reframe/knapformer.py -C SITE.py -r --performance-report -n KnapFormerQuick
 
 Needs a built checkout on a file system that the nodes share. The figures of a check are the medians over the rounds; what they should be
 is a site's business: set `reference` in a class derived from Suite, or compare the JSON in the stage folder with perf/compare.py.

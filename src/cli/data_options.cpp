@@ -34,8 +34,11 @@ void add_data_options(CLI::App& command, DataOptions& options) {
 }
 
 void require_data(const DataOptions& options) {
-  if (options.manifest.empty() == options.data_codes.empty()) {
+  if (options.manifest.empty() && options.data_codes.empty()) {
     throw Error("data is needed: either --manifest FILE or --data-codes CODES");
+  }
+  if (!options.manifest.empty() && !options.data_codes.empty()) {
+    throw Error("--manifest and --data-codes are two sources of data; give one of them");
   }
 }
 

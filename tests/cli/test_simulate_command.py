@@ -198,6 +198,7 @@ class Simulate(ProgramTest):
         self.bad("bandwidth within a node is 0", *data, *SMALL, "--bandwidth-within", "0")
         self.bad("--data-codes", *SMALL)
         self.bad("--data-codes", *data, "--data-codes", "g1b1i256f1s0", *SMALL)
+        self.bad("give one of them", "--data-codes", "g1b1i256f1s0", "--manifest", "samples.csv", *SMALL)
         self.bad("x7", "--data-codes", "x7", *SMALL)
         self.bad("--steps", *data, "--steps", "0")
         self.bad("--steps", *data, "--steps", "many")

@@ -49,6 +49,11 @@ class Figures(unittest.TestCase):
         with self.assertRaisesRegex(run_suite.SuiteError, "no memory"):
             list(run_suite.figures_of_benchmarks(failed, ["time"]))
 
+    def test_programs_that_were_not_built(self):
+        suite = {"cases": [{"program": "simulate"}, {"program": "bench_nothing"}]}
+        with self.assertRaisesRegex(run_suite.SuiteError, "there is no program /there/perf/bench_nothing: `make perf-programs`"):
+            run_suite.check_programs(suite, argparse.Namespace(build="/there"))
+
     def test_ranks_that_do_not_know_each_other(self):
         case = {"name": "route", "program": "bench_route"}
         run_suite.check_ranks(case, SINGLE, 4)
