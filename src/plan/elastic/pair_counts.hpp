@@ -23,6 +23,11 @@ class PairCounts {
     return entries_[find(key(a, b))].count;
   }
 
+  /// Fetches what add() reads for a rank and another that is not its neighbour.
+  void prefetch(std::int64_t a, std::int64_t b) const {
+    __builtin_prefetch(&entries_[first_place(key(a, b))], 1);
+  }
+
   /// Adds `change` to the count of two ranks and returns it.
   std::int64_t add(std::int64_t a, std::int64_t b, std::int64_t change) {
     if (near(a, b)) return near_[place(a, b)] += static_cast<std::int32_t>(change);

@@ -12,7 +12,7 @@ std::int64_t PodFilling::run(std::int64_t pod, std::span<const std::int64_t> seq
   time_ = time;
   refused_ = 0;
   for (const std::int64_t i : sequences) times_.prefetch_sequence(i);
-  for (const std::int64_t i : sequences) times_.prefetch_home(i);
+  for (const std::int64_t i : sequences) times_.prefetch_home(i, pods_.first(pod));
   sort_out(pod, sequences);
   if (when == Long::kFirst) {
     place_long(pod);

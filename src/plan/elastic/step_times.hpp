@@ -47,10 +47,12 @@ class StepTimes {
     __builtin_prefetch(&problem_.lengths[i]);
     model_.prefetch(i);
   }
-  void prefetch_home(std::int64_t i) const {
+  /// `rank`: one of the pod in which it will be placed.
+  void prefetch_home(std::int64_t i, std::int64_t rank) const {
     const RankState& home = ranks_[problem_.homes[i]];
     __builtin_prefetch(&home.time, 1);
     __builtin_prefetch(&home.route_peers, 1);
+    route_pairs_.prefetch(problem_.homes[i], rank);
   }
 
   Ticks time(std::int64_t rank) const { return ranks_[rank].time; }
