@@ -79,6 +79,7 @@ PlanReport make_report(const Plan& plan, const GroupWork& work, const Machine& m
     before[home].tokens += length;
     report.total_tokens += length;
     for (const Chunk& chunk : placed.chunks(i)) {
+      placed.prefetch_for_later(chunk, after);
       Sums& sums = after[chunk.rank];
       sums.work += work.chunk(i, chunk);
       sums.tokens += chunk.tokens;

@@ -3,6 +3,7 @@
 
 #include "plan/traffic.hpp"
 
+#include <bit>
 #include <numeric>
 
 namespace knapformer {
@@ -37,7 +38,8 @@ class TrafficCount {
       : placed_(placed),
         ranks_per_node_(ranks_per_node),
         traffic_(placed.ranks),
-        met_by_(placed.ranks, -1),
+        met_(placed.ranks),
+        near_peers_(placed.ranks),
         tokens_on_node_(placed.ranks / ranks_per_node + 1),
         heads_on_node_(tokens_on_node_.size()) {}
 
@@ -51,11 +53,15 @@ class TrafficCount {
   }
 
  private:
+  // Bags are of neighbours mostly: ranks are taken in rows, in which a bit says who meets whom.
+  static constexpr std::int64_t kRow = 64;
+  static std::int64_t row(std::int64_t rank) { return rank / kRow; }
   std::int64_t node(std::int64_t rank) const { return rank / ranks_per_node_; }
 
   void add_routing(std::int64_t i) {
     const std::int64_t home = placed_.homes[i];
     for (const Chunk& chunk : placed_.chunks(i)) {
+      placed_.prefetch_for_later(chunk, traffic_);
       if (chunk.rank == home) continue;
       const bool far = node(chunk.rank) != node(home);
       traffic_[chunk.rank].routed_in[far] += chunk.tokens;
@@ -71,7 +77,15 @@ class TrafficCount {
       heads_on_node_[node(chunk.rank)] += chunk.heads;
     }
     for (const Chunk& chunk : bag) {
-      split_.push_back({chunk.rank, i});
+      bool beyond = false;
+      for (const Chunk& other : bag) {
+        if (row(other.rank) == row(chunk.rank)) {
+          near_peers_[chunk.rank] |= std::uint64_t{1} << other.rank % kRow;
+        } else {
+          beyond = true;
+        }
+      }
+      if (beyond) split_.push_back({chunk.rank, i});
       RankTraffic& traffic = traffic_[chunk.rank];
       const std::int64_t tokens = tokens_on_node_[node(chunk.rank)];
       const std::int64_t heads = heads_on_node_[node(chunk.rank)];
@@ -89,40 +103,49 @@ class TrafficCount {
   void count_peers() {
     const ByRank routed(placed_.ranks, routed_);
     const ByRank split(placed_.ranks, split_);
-    std::int64_t own = 0;  // the next sequence, which are ordered by home
+    std::int64_t next = 0;  // sequences are ordered by home
     for (std::int64_t rank = 0; rank < placed_.ranks; ++rank) {
-      start(rank);
-      for (const std::int64_t home : routed.of(rank)) meet(home);
-      for (; own < placed_.size() && placed_.homes[own] == rank; ++own) {
-        for (const Chunk& chunk : placed_.chunks(own)) meet(chunk.rank);
-      }
-      traffic_[rank].route_peers = met_;
-      start(rank);
-      for (const std::int64_t i : split.of(rank)) {
-        for (const Chunk& chunk : placed_.chunks(i)) meet(chunk.rank);
-      }
-      traffic_[rank].bag_peers = met_;
+      const std::int64_t first = next;
+      while (next < placed_.size() && placed_.homes[next] == rank) ++next;
+      RankTraffic& traffic = traffic_[rank];
+      traffic.route_peers = distinct(rank, [&](auto meet) {
+        for (const std::int64_t home : routed.of(rank)) meet(home);
+        for (std::int64_t i = first; i < next; ++i) {
+          for (const Chunk& chunk : placed_.chunks(i)) meet(chunk.rank);
+        }
+      });
+      traffic.bag_peers = std::max(std::popcount(near_peers_[rank]) - 1, 0);
+      traffic.bag_peers += distinct(rank, [&](auto meet) {
+        for (const std::int64_t i : split.of(rank)) {
+          for (const Chunk& chunk : placed_.chunks(i)) {
+            if (row(chunk.rank) != row(rank)) meet(chunk.rank);
+          }
+        }
+      });
     }
   }
 
-  // Counts the ranks that one meets, each once and not itself.
-  void start(std::int64_t rank) {
-    met_ = 0;
-    met_by_[rank] = ++visit_;
-  }
-  void meet(std::int64_t other) {
-    met_ += met_by_[other] != visit_;
-    met_by_[other] = visit_;
+  // How many ranks one meets, each counted once and not itself. `each` passes on all of them.
+  template <class Each>
+  std::int64_t distinct(std::int64_t rank, const Each& each) {
+    std::int64_t count = 0;
+    met_[rank] = true;
+    each([&](std::int64_t other) {
+      count += !met_[other];
+      met_[other] = true;
+    });
+    each([&](std::int64_t other) { met_[other] = false; });
+    met_[rank] = false;
+    return count;
   }
 
   const PlacedSequences& placed_;
   std::int64_t ranks_per_node_;
   std::vector<RankTraffic> traffic_;
   std::vector<OfRank> routed_;  // the home of tokens it computes
-  std::vector<OfRank> split_;   // a sequence that it shares
-  std::vector<std::int64_t> met_by_;
-  std::int64_t visit_ = -1;
-  std::int64_t met_ = 0;
+  std::vector<OfRank> split_;   // a sequence that it shares with ranks of other rows
+  std::vector<bool> met_;
+  std::vector<std::uint64_t> near_peers_;  // per rank: a bit for every rank of its row in its bags
   std::vector<std::int64_t> tokens_on_node_, heads_on_node_;  // of one sequence
 };
 

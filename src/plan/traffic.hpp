@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <knapformer/plan/plan.hpp>
@@ -31,6 +32,14 @@ struct PlacedSequences {
   std::int64_t size() const { return std::ssize(lengths); }
   std::span<const Chunk> chunks(std::int64_t i) const {
     return all_chunks.subspan(chunk_offsets[i], chunk_offsets[i + 1] - chunk_offsets[i]);
+  }
+
+  /// Fetches what a rank has that computes one of the next chunks: ranks follow in any order.
+  template <class OfRank>
+  void prefetch_for_later(const Chunk& chunk, const std::vector<OfRank>& of_ranks) const {
+    constexpr std::ptrdiff_t kAhead = 16;
+    const Chunk* later = &chunk + std::min(kAhead, &all_chunks.back() - &chunk);
+    __builtin_prefetch(&of_ranks[later->rank], 1);
   }
 };
 
