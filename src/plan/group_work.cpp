@@ -68,8 +68,11 @@ GroupWork::TokenAndHead GroupWork::token_and_head(std::int64_t i) const {
   return {value(cost_.per_token() * heads_), value(of_heads(length))};
 }
 
+// 64 bits, which most work fits into, are converted faster.
 double GroupWork::value(Work work) const {
-  return static_cast<double>(work) / static_cast<double>(heads_ * CostModel::kUnitsPerOne);
+  const auto low = static_cast<std::int64_t>(work);
+  const double units = low == work ? static_cast<double>(low) : static_cast<double>(work);
+  return units / static_cast<double>(heads_ * CostModel::kUnitsPerOne);
 }
 
 }  // namespace knapformer

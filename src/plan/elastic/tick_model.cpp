@@ -11,10 +11,13 @@
 namespace knapformer {
 namespace {
 
-// Products and quotients only, and then one rounding: the same on every CPU.
+// Products and quotients only, and then one rounding of what is not negative: the same on every
+// CPU.
 std::int64_t rounded(double value) {
   constexpr double kMost = 0x1p60;
-  return std::llround(std::min(value, kMost));
+  const double capped = std::min(value, kMost);
+  const auto down = static_cast<std::int64_t>(capped);
+  return down + (capped - static_cast<double>(down) >= 0.5);
 }
 
 // In whole units of 2^-32, so that no CPU may round the sum differently.
