@@ -149,6 +149,21 @@ TEST(PredictedTime, SequencesOfOneBagShareItsExchanges) {
   expect_seconds(report, {seconds, seconds, 0, 0});
 }
 
+TEST(PredictedTime, PeersAreTheSameWhereverTheBagsAre) {
+  constexpr std::int64_t kRanks = 256;
+  const auto seconds_from = [&](std::int64_t r) {
+    const PlanReport report =
+        report_of(24,
+                  {{r, {share(r, 5, 9), share(r + 1, 4, 8), share(r + 2, 3, 7)}},
+                   {r, {share(r + 2, 5, 12), share(r, 4, 12)}},
+                   {r + 1, {share(r + 1, 9, 20), share(r + 3, 2, 4)}}},
+                  machine(), kRanks);
+    return std::vector<double>(report.seconds.begin() + r, report.seconds.begin() + r + 4);
+  };
+  const std::vector<double> expected = seconds_from(0);
+  for (std::int64_t r = 2; r + 4 <= kRanks; r += 2) EXPECT_EQ(seconds_from(r), expected) << r;
+}
+
 TEST(PredictedTime, SpeedsDivideTheWorkAlone) {
   const double within = kRouting * (10 + kPeer);
   const PlanReport report =
