@@ -141,20 +141,15 @@ bool PodFilling::place_split(std::int64_t i, std::int64_t pod) {
 }
 
 // Of the first ranks so many that the excess is least. More ranks first spare time and then talk
-// more than they spare: once two in a row were no better, no more are tried.
+// more than they spare: once one more is no better, no more are tried.
 bool PodFilling::place_where_least_harm(std::int64_t i, std::span<const std::int64_t> ranks) {
   best_.clear();
   Work least = 0;
-  int in_vain = 0;
-  for (std::size_t count = 1; count <= ranks.size() && in_vain < 2; ++count) {
+  for (std::size_t count = 1; count <= ranks.size(); ++count) {
     const auto shares = sharing_.level(i, ranks.first(count));
     if (shares.empty()) continue;
     const Work excess = times_.excess_with(i, shares);
-    if (!best_.empty() && excess >= least) {
-      ++in_vain;
-      continue;
-    }
-    in_vain = 0;
+    if (!best_.empty() && excess >= least) break;
     best_.assign(shares.begin(), shares.end());
     least = excess;
   }
