@@ -36,8 +36,9 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
                   "; expected 0 or more");
     }
     tokens += lengths[i];
-    total_ += sequence(i);
-    largest_ = std::max(largest_, sequence(i));
+    const Work work = sequence(i);
+    total_ += work;
+    largest_ = std::max(largest_, work);
     if (tokens > kMaxTotalTokens || total_ > kMaxTotal) {
       throw Error(
           "the first " + std::to_string(i + 1) + " sequences have " + std::to_string(tokens) +

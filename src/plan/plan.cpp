@@ -63,10 +63,12 @@ class SequenceCheck {
     if (length < 0 || length > CostModel::kMaxLength) return "its length is out of range";
     if (length == 0) return plan_.chunks(i).empty() ? nullptr : "it has chunks but no tokens";
     std::int64_t tokens = 0, heads = 0;
-    for (const Chunk& chunk : plan_.chunks(i)) {
+    const auto bag = plan_.chunks(i);
+    for (const Chunk& chunk : bag) {
       if (chunk.rank < 0 || chunk.rank >= plan_.ranks())
         return "a chunk is on no rank of the group";
-      if (std::exchange(last_user_[chunk.rank], i) == i) return "a rank is twice in its bag";
+      if (bag.size() > 1 && std::exchange(last_user_[chunk.rank], i) == i)
+        return "a rank is twice in its bag";
       if (chunk.first_token != tokens) return "its chunks leave a gap in its tokens or overlap";
       if (chunk.first_head != heads) return "its head ranges leave a gap or overlap";
       if (chunk.tokens < 1 || chunk.heads < 1) return "a chunk has no tokens or no heads";
@@ -82,7 +84,7 @@ class SequenceCheck {
 
  private:
   const Plan& plan_;
-  std::vector<std::int64_t> last_user_;  // per rank: the last sequence that used it
+  std::vector<std::int64_t> last_user_;  // per rank: the last bag that it was in
 };
 
 }  // namespace
