@@ -302,9 +302,9 @@ Request Routing::start(const Device& exec, Movement movement, std::span<const Co
   return group().guard([&] {  // memory may be short on this rank alone
     switch (movement) {
       case Movement::kRoute:
-        return data_->move_rows(move, data_->home_runs, data_->routed_runs);
+        return data_->move_rows(move, data_->runs.home, data_->runs.routed);
       case Movement::kReverseRoute:
-        return data_->move_rows(move, data_->routed_runs, data_->home_runs);
+        return data_->move_rows(move, data_->runs.routed, data_->runs.home);
       case Movement::kPreAttention:
         return data_->split_heads(move);
       case Movement::kPostAttention:

@@ -59,12 +59,7 @@ Routing::Data::Data(Communicator communicator, Plan the_plan)
                             group.size()));
   }
   HostLists lists;
-  RouteRuns runs = find_route_runs(plan, group.rank());
-  chunks = std::move(runs.chunks);
-  home_runs = std::move(runs.home);
-  routed_runs = std::move(runs.routed);
-  home_rows = runs.home_rows;
-  routed_rows = runs.routed_rows;
+  runs = find_route_runs(plan, group.rank());
   find_attention_runs(lists);
   find_sequence_runs();
   find_sequence_terms(lists);
@@ -82,7 +77,7 @@ void Routing::Data::upload(const HostLists& lists) {
   Kokkos::fence("KnapFormer::index_lists");
   ListWriter writer{exec, lists_memory_.get()};
   blocks.tiles = writer.copy(lists.tiles);
-  terms = {writer.copy(lists.term_offsets), writer.copy(lists.term_rows), std::ssize(chunks)};
+  terms = {writer.copy(lists.term_offsets), writer.copy(lists.term_rows), std::ssize(runs.chunks)};
   exec.fence("KnapFormer::index_lists");  // the host's copies go out of scope
 }
 
@@ -116,16 +111,16 @@ void Routing::Data::find_attention_runs(HostLists& lists) {
   const auto is_split = [&](const LocalChunk& mine) {
     return plan.chunks(mine.sequence).size() > 1;
   };
-  for (const LocalChunk& mine : chunks) {
+  for (const LocalChunk& mine : runs.chunks) {
     if (!is_split(mine)) add_heads(mine, local, remote);
   }
   unsplit_head_rows = head_rows;
-  for (const LocalChunk& mine : chunks) {
+  for (const LocalChunk& mine : runs.chunks) {
     if (is_split(mine)) add_heads(mine, local, remote);
   }
   blocks.local = static_cast<std::int64_t>(local.size());
   blocks.all_heads = plan.heads();
-  blocks.local_rows = routed_rows * plan.heads() - packed_rows;
+  blocks.local_rows = runs.routed_rows * plan.heads() - packed_rows;
   blocks.remote_rows = packed_rows;
   local.insert(local.end(), remote.begin(), remote.end());
   lists.tiles = std::move(local);
@@ -158,7 +153,7 @@ void Routing::Data::find_sequence_terms(HostLists& lists) {
   std::vector<std::int64_t> next(counts.size(), 0);  // row of the next term from each rank
   for (std::size_t r = 0; r < counts.size(); ++r) {
     if (static_cast<int>(r) == me || counts[r] == 0) continue;
-    next[r] = std::ssize(chunks) + summand_rows;
+    next[r] = std::ssize(runs.chunks) + summand_rows;
     summand_runs.push_back({static_cast<int>(r), summand_rows, counts[r]});
     summand_rows += counts[r];
   }
@@ -185,19 +180,19 @@ Routing::Routing(Communicator group, Plan plan)
 
 const Plan& Routing::plan() const { return data_->plan; }
 const Communicator& Routing::group() const { return data_->group; }
-std::int64_t Routing::home_rows() const { return data_->home_rows; }
-std::int64_t Routing::routed_rows() const { return data_->routed_rows; }
+std::int64_t Routing::home_rows() const { return data_->runs.home_rows; }
+std::int64_t Routing::routed_rows() const { return data_->runs.routed_rows; }
 std::int64_t Routing::head_rows() const { return data_->head_rows; }
 std::int64_t Routing::unsplit_head_rows() const { return data_->unsplit_head_rows; }
 std::int64_t Routing::home_sequences() const { return data_->home_sequences; }
-std::span<const LocalChunk> Routing::chunks() const { return data_->chunks; }
+std::span<const LocalChunk> Routing::chunks() const { return data_->runs.chunks; }
 std::span<const AttentionProblem> Routing::attention_problems() const { return data_->problems; }
 
 std::int64_t Routing::routed_away_rows() const {
-  return rows_of_others(data_->home_runs, data_->group.rank());
+  return rows_of_others(data_->runs.home, data_->group.rank());
 }
 std::int64_t Routing::routed_back_rows() const {
-  return rows_of_others(data_->routed_runs, data_->group.rank());
+  return rows_of_others(data_->runs.routed, data_->group.rank());
 }
 std::int64_t Routing::attention_rows_sent() const { return data_->packed_rows; }
 std::int64_t Routing::attention_rows_returned() const {

@@ -35,17 +35,13 @@ struct Routing::Data {
 
   Communicator group;
   Plan plan;
-  std::int64_t home_rows = 0;
-  std::int64_t routed_rows = 0;
+  RouteRuns runs;
   std::int64_t head_rows = 0;
   std::int64_t unsplit_head_rows = 0;
   std::int64_t packed_rows = 0;  ///< head rows that pre-attention sends away
   std::int64_t home_sequences = 0;
   std::int64_t summand_rows = 0;  ///< rows of home sequences that other ranks send to be summed
-  std::vector<LocalChunk> chunks;
   std::vector<AttentionProblem> problems;
-  std::vector<RowRun> home_runs;    ///< home rows, by the rank that computes them; this one too
-  std::vector<RowRun> routed_runs;  ///< routed rows, by their home; this one too
   std::vector<RowRun> head_runs;    ///< head rows, by the rank that has their tokens; others only
   std::vector<RowRun> packed_runs;  ///< packed rows, by the rank that has their heads; others only
   BlockTiles blocks;

@@ -58,8 +58,19 @@ run(${CMAKE_COMMAND} --build "${WORK_DIR}/planner")
 run("${WORK_DIR}/planner/user")
 run("${WORK_DIR}/planner/user_c")
 configure(planner planner-subdirectory -DKNAPFORMER_SOURCE_DIR=${SOURCE_DIR})
-run(${CMAKE_COMMAND} --build "${WORK_DIR}/planner-subdirectory" --target user)
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/planner-subdirectory")
 run("${WORK_DIR}/planner-subdirectory/user")
+
+# What is not there is named.
+file(WRITE "${WORK_DIR}/projects/nonsense/CMakeLists.txt" "cmake_minimum_required(VERSION 3.21)
+project(nonsense LANGUAGES CXX)
+find_package(KnapFormer REQUIRED COMPONENTS plan nonsense)
+")
+execute_process(COMMAND ${CMAKE_COMMAND} -S "${WORK_DIR}/projects/nonsense" -B "${WORK_DIR}/nonsense" ${CONFIGURE_ARGS}
+  -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix ERROR_VARIABLE complaint OUTPUT_QUIET)
+if(NOT complaint MATCHES "no component `nonsense` here")
+  message(FATAL_ERROR "a component that is not there: ${complaint}")
+endif()
 
 if(RUNTIME)
   run("${WORK_DIR}/prefix/bin/knapformer" --help)

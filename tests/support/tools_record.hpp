@@ -30,7 +30,8 @@ class ToolsRecord {
     tools::set_allocate_data_callback([](Kokkos::Profiling::SpaceHandle, const char* name,
                                          const void* data, std::uint64_t bytes) {
       active()->allocations[name] += 1;
-      if (!std::string_view(name).starts_with("Kokkos::")) {
+      const std::string_view label(name);
+      if (!label.starts_with("Kokkos::") || label.find("scratch") == label.npos) {
         active()->live[data] = {name, static_cast<std::int64_t>(bytes)};
       }
     });

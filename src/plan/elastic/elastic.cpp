@@ -156,10 +156,9 @@ class Elastic {
   // memory is read faster in order.
   void find_narrow() {
     narrow_.reserve(problem_.lengths.size());
-    const bool any_wide = times_.placed() > 0;
     const auto add = [&](const std::vector<std::int64_t>& sequences) {
       std::ranges::remove_copy_if(sequences, std::back_inserter(narrow_),
-                                  [&](std::int64_t i) { return any_wide && times_.placed(i); });
+                                  [&](std::int64_t i) { return times_.placed(i); });
     };
     if (capped()) return add(order());
     const auto& homes = problem_.homes;
@@ -177,7 +176,6 @@ class Elastic {
 
   // Where the caps leave room, whatever it costs.
   void place_refused() {
-    if (times_.placed() == sequences_) return;
     for (const std::int64_t i : narrow_) {
       if (!times_.placed(i) && !place_anywhere(i)) unplaced_.push_back(i);
     }

@@ -31,7 +31,6 @@ PodBalance::PodBalance(const PlanProblem& problem, const TickModel& model, const
       capacity_[pod] += model.work_within(rank, std::int64_t{1} << kSpeedBits);
     }
   }
-  for (auto& members : members_) members.reserve(sequences.size() / members_.size() * 5 / 4);
   start_at_home(sequences);
   if (pods.count() == 1) return;
   if (problem.max_tokens < PlanRequest::kNoCap) {

@@ -29,7 +29,6 @@ void StepTimes::place(std::int64_t i, std::span<const Share> shares) {
     std::ranges::copy(shares, arena_.begin() + slot.first);
   }
   slot.count = count;
-  placed_ += count > 0;
   change(i, 1);
 }
 
@@ -40,7 +39,6 @@ void StepTimes::place_whole(std::int64_t i, std::int64_t rank) {
 
 void StepTimes::remove(std::int64_t i) {
   change(i, -1);
-  placed_ -= placed(i);
   slots_[i].count = 0;
 }
 

@@ -33,8 +33,6 @@ class StepTimes {
   void place_whole(std::int64_t i, std::int64_t rank);
   void remove(std::int64_t i);
   bool placed(std::int64_t i) const { return slots_[i].count > 0; }
-  /// How many sequences are.
-  std::int64_t placed() const { return placed_; }
   std::span<const Share> shares(std::int64_t i) const {
     const Slot& slot = slots_[i];
     if (slot.count == 1) return std::span(&slot.whole, 1);
@@ -117,7 +115,6 @@ class StepTimes {
   std::vector<Share> arena_;
   PairCounts bag_pairs_, route_pairs_;
   Work excess_ = 0;
-  std::int64_t placed_ = 0;
   std::int64_t moved_ = 0, crossed_ = 0;
 };
 
