@@ -14,9 +14,12 @@ namespace knapformer {
 /// open-addressed one for the others, since most of them never do.
 class PairCounts {
  public:
-  /// Neighbours are less than `reach` apart.
+  /// Neighbours are less than `reach` apart; where ranks are few, all are.
   PairCounts(std::int64_t ranks, std::int64_t reach)
-      : ranks_(ranks), reach_(reach), near_(ranks * reach), entries_(kSmallest) {}
+      : ranks_(ranks),
+        reach_(ranks <= kFewRanks ? ranks : reach),
+        near_(ranks * reach_),
+        entries_(kSmallest) {}
 
   std::int64_t of(std::int64_t a, std::int64_t b) const {
     if (near(a, b)) return near_[place(a, b)];
@@ -41,7 +44,8 @@ class PairCounts {
   }
 
  private:
-  static constexpr std::size_t kSmallest = 256;  // a power of two, as all sizes
+  static constexpr std::int64_t kFewRanks = 128;  // a table of all pairs stays in cache
+  static constexpr std::size_t kSmallest = 256;   // a power of two, as all sizes
   struct Entry {
     std::int64_t key = -1;
     std::int64_t count = 0;

@@ -223,10 +223,10 @@ void ElasticSearch::level_shared(std::int64_t rank) {
 }
 
 void ElasticSearch::keep() {
+  changed_pods_.clear();
   const auto changed = [&](std::int64_t rank) {
     const std::int64_t pod = pods_.of(rank);
-    ++changes_[pod];
-    for (std::int64_t r = pods_.first(pod); r < pods_.end(pod); ++r) queue(r);
+    if (std::ranges::find(changed_pods_, pod) == changed_pods_.end()) changed_pods_.push_back(pod);
   };
   for (std::size_t k = 0; k < undo_size_; ++k) {
     const Before& before = undo_[k];
@@ -239,6 +239,10 @@ void ElasticSearch::keep() {
       on_rank_[share.rank].push_back(before.sequence);
       changed(share.rank);
     }
+  }
+  for (const std::int64_t pod : changed_pods_) {
+    ++changes_[pod];
+    for (std::int64_t r = pods_.first(pod); r < pods_.end(pod); ++r) queue(r);
   }
 }
 

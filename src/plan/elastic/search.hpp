@@ -58,6 +58,7 @@ class ElasticSearch {
   std::vector<std::int64_t> changes_;   // per pod
   std::vector<std::int64_t> stuck_at_;  // per rank: the change of its pod since which nothing helps
   std::vector<std::int64_t> calm_;
+  std::vector<std::int64_t> changed_pods_;  // by the current attempt
 
   // The sequences that the current attempt placed anew, and their shares before.
   struct Before {
