@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c/handles.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::c {
 namespace {
@@ -43,11 +44,11 @@ struct Move {
     }
     if (row_bytes < 0 || __builtin_mul_overflow(rows_there, items, &bytes) ||
         __builtin_mul_overflow(bytes, row_bytes, &bytes)) {
-      refuse(i, "row_bytes is " + std::to_string(row_bytes) + " for " + std::to_string(rows_there) +
-                    " rows; give a number of bytes");
+      refuse(i, "row_bytes is " + std::to_string(row_bytes) + " for " +
+                    knapformer::plural(rows_there, "row") + "; give a number of bytes");
     }
     if (bytes == 0) return;
-    if (!data) refuse(i, std::string(side) + " is NULL, for " + std::to_string(bytes) + " bytes");
+    if (!data) refuse(i, std::string(side) + " is NULL, for " + knapformer::plural(bytes, "byte"));
     if (!device_reads(data)) {
       refuse(i, std::string(side) + " is memory that the device cannot read; copy it there first");
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "c/handles.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::c {
 namespace {
@@ -37,9 +38,8 @@ Side side_of(const CFI_cdesc_t& array, std::int64_t heads, const std::string& na
   if (heads > 0) {
     const std::int64_t there = last > 0 ? array.dim[last - 1].extent : 0;
     if (there != heads) {
-      throw Error(name + " has " + std::to_string(there) +
-                  " heads in its last dimension but one, " + "the plan has " +
-                  std::to_string(heads));
+      throw Error(name + " has " + knapformer::plural(there, "head") +
+                  " in its last dimension but one, " + "the plan has " + std::to_string(heads));
     }
     row_bytes /= heads;
   }
@@ -68,8 +68,8 @@ std::vector<knapformer_rows> rows_of(const std::vector<Pair>& pairs, int movemen
         side_of(*from, movement == KNAPFORMER_PRE_ATTENTION ? heads : 0, "from" + number);
     const Side out = side_of(*to, movement == KNAPFORMER_POST_ATTENTION ? heads : 0, "to" + number);
     if (in.row_bytes != out.row_bytes) {
-      throw Error("to" + number + " has rows of " + std::to_string(out.row_bytes) + " bytes, from" +
-                  number + " of " + std::to_string(in.row_bytes));
+      throw Error("to" + number + " has rows of " + knapformer::plural(out.row_bytes, "byte") +
+                  ", from" + number + " of " + std::to_string(in.row_bytes));
     }
     if (type_of(*from) != type_of(*to)) {
       throw Error("to" + number + " and from" + number + " have elements of different types");

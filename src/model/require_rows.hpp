@@ -7,6 +7,8 @@
 #include <knapformer/route/routing.hpp>
 #include <string>
 
+#include "plan/message.hpp"
+
 namespace knapformer::model {
 
 /// Tells all ranks when a view on this one has not `rows` rows of `columns`. `name` is "model:
@@ -26,7 +28,7 @@ void require_rows(const Routing& routing, const char* name, const View& view, st
 inline void require_heads(const Routing& routing, const char* model, std::int64_t heads) {
   if (routing.plan().heads() == heads) return;
   routing.group().fail(std::string(model) + ": the plan is for " +
-                       std::to_string(routing.plan().heads()) + " heads, the model has " +
+                       plural(routing.plan().heads(), "head") + ", the model has " +
                        std::to_string(heads));
 }
 

@@ -7,6 +7,7 @@
 #include <knapformer/plan/error.hpp>
 #include <string>
 
+#include "plan/message.hpp"
 #include "plan/require_range.hpp"
 
 namespace knapformer {
@@ -22,8 +23,8 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
     : cost_(cost), heads_(heads), lengths_(lengths), costs_(costs) {
   require_range("the number of heads", heads, 1, Plan::kMaxHeads);
   if (!costs.empty() && costs.size() != lengths.size()) {
-    throw Error(std::to_string(costs.size()) + " costs for " + std::to_string(lengths.size()) +
-                " sequences; give one for each, or none");
+    throw Error(plural(std::ssize(costs), "cost") + " for " +
+                plural(std::ssize(lengths), "sequence") + "; give one for each, or none");
   }
   std::int64_t tokens = 0;
   for (std::int64_t i = 0; i < std::ssize(lengths); ++i) {
@@ -40,9 +41,8 @@ GroupWork::GroupWork(const CostModel& cost, std::int64_t heads,
     total_ += work;
     largest_ = std::max(largest_, work);
     if (tokens > kMaxTotalTokens || total_ > kMaxTotal) {
-      throw Error(
-          "the first " + std::to_string(i + 1) + " sequences have " + std::to_string(tokens) +
-          " tokens and more work in all than can be planned for; check the lengths and costs");
+      throw Error("up to sequence " + std::to_string(i) + " there are " + plural(tokens, "token") +
+                  " and more work in all than can be planned for; check the lengths and costs");
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <knapformer/plan/machine.hpp>
 #include <string>
 
+#include "plan/message.hpp"
 #include "plan/require_range.hpp"
 
 namespace knapformer {
@@ -18,8 +19,8 @@ void Machine::check(std::int64_t ranks) const {
   require_range("machine: the number of layers", layers, 1, std::int64_t{1} << 20);
   require_range("machine: bytes per element", bytes_per_element, 1, 64);
   if (!speeds.empty() && std::ssize(speeds) != ranks) {
-    throw Error("machine: " + std::to_string(speeds.size()) + " speeds are given for " +
-                std::to_string(ranks) + " ranks; give one for each, or none");
+    throw Error("machine: " + plural(std::ssize(speeds), "speed") + " for " +
+                plural(ranks, "rank") + "; give one for each, or none");
   }
   for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
     require_range("machine: the speed of rank " + std::to_string(rank), speeds[rank], 1.0 / 1024,

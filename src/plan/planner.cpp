@@ -10,6 +10,7 @@
 #include "plan/elastic/elastic.hpp"
 #include "plan/fixed/fixed.hpp"
 #include "plan/lower_bound.hpp"
+#include "plan/message.hpp"
 #include "plan/require_range.hpp"
 #include "plan/work_order.hpp"
 
@@ -27,10 +28,14 @@ std::vector<std::int64_t> homes_of(const PlanRequest& request) {
   const std::int64_t ranks = std::max<std::int64_t>(std::ssize(offsets) - 1, 0);
   if (!request.topology.is_elastic() && request.topology.ranks() != ranks) {
     throw Error("topology " + request.topology.name() + " is for " +
-                std::to_string(request.topology.ranks()) + " ranks, but there are lengths for " +
+                plural(request.topology.ranks(), "rank") + ", but there are lengths for " +
                 std::to_string(ranks));
   }
-  if (ranks == 0) throw Error("offsets need one entry more than there are ranks, at least two");
+  if (ranks == 0) {
+    throw Error(
+        "there are lengths for 0 ranks; give those of at least one rank (offsets have one "
+        "entry more than there are ranks)");
+  }
   if (offsets.front() != 0 || offsets.back() != std::ssize(request.lengths) ||
       !std::ranges::is_sorted(offsets)) {
     throw Error("the offsets of the ranks' sequences must rise from 0 to the number of lengths, " +

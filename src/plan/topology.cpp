@@ -57,9 +57,9 @@ class TermReader {
   [[noreturn]] void fail(const std::string& why) const {
     std::string message = "topology " + quoted(topology_) + ": ";
     if (!term_.empty()) message += "cannot use the term " + quoted(term_) + ": ";
-    throw Error(
-        message + why +
-        "; expected terms g<degree>n<count> joined by '+', for example g1n4+g4n1, or elastic");
+    throw Error(message + why +
+                "; expected elastic, elastic<k> for bags of at most k ranks, or terms "
+                "g<degree>n<count> joined by '+', for example g1n4+g4n1");
   }
 
  private:

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/message.hpp"
 #include "route/balancer_options.hpp"
 #include "route/metadata.hpp"
 #include "route/speed_estimate.hpp"
@@ -246,8 +247,8 @@ void Balancer::observe(const Routing& routing, double busy_seconds) const {
   }
   const Plan& plan = routing.plan();
   if (plan.ranks() != group_.size()) {
-    throw Error(fmt::format("balancer: a routing of {} ranks was observed, the group has {}",
-                            plan.ranks(), group_.size()));
+    throw Error(fmt::format("balancer: a routing of {} was observed, the group has {}",
+                            plural(plan.ranks(), "rank"), group_.size()));
   }
   learnt_->busy.work += plan.report().work_after[static_cast<std::size_t>(group_.rank())];
   learnt_->busy.seconds += busy_seconds;

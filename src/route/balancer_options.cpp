@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/verdict.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer {
 namespace {
@@ -117,9 +118,8 @@ void check_same_options(const Communicator& group, const BalancerOptions& option
 
 void check_speed_estimate(const std::vector<double>& speeds, int ranks) {
   if (!speeds.empty() && std::ssize(speeds) != ranks) {
-    throw SharedError(
-        fmt::format("balancer: a speed estimate for {} ranks is given, the group has {}",
-                    speeds.size(), ranks));
+    throw SharedError(fmt::format("balancer: a speed estimate for {} is given, the group has {}",
+                                  plural(std::ssize(speeds), "rank"), ranks));
   }
   for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
     if (speeds[rank] >= 0x1p-10 && speeds[rank] <= 0x1p10) continue;
@@ -134,8 +134,9 @@ void check_speed_estimate(const std::vector<double>& speeds, int ranks) {
 void check_options(const Communicator& group, const BalancerOptions& options) {
   check_same_options(group, options);
   if (!options.topology.is_elastic() && options.topology.ranks() != group.size()) {
-    throw SharedError(fmt::format("balancer: topology {} is for {} ranks, the group has {}",
-                                  options.topology.name(), options.topology.ranks(), group.size()));
+    throw SharedError(fmt::format("balancer: topology {} is for {}, the group has {}",
+                                  options.topology.name(), plural(options.topology.ranks(), "rank"),
+                                  group.size()));
   }
   if (options.heads < 1 || options.heads > Plan::kMaxHeads) {
     throw SharedError(fmt::format("balancer: {} heads; give a number from 1 to {}", options.heads,

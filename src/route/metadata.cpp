@@ -11,6 +11,8 @@
 #include <knapformer/plan/cost_model.hpp>
 #include <optional>
 
+#include "plan/message.hpp"
+
 namespace knapformer {
 namespace {
 
@@ -37,9 +39,9 @@ void throw_problem(int rank, const RankHeader& header) {
           "rank {}: the length of sequence {} is {}; no more than {} tokens are planned for", rank,
           header.index, header.value, CostModel::kMaxLength));
     case Problem::kCostCount:
-      throw SharedError(fmt::format(
-          "rank {}: {} costs are given for {} sequences; give one for each, or none on any rank",
-          rank, header.index, header.value));
+      throw SharedError(fmt::format("rank {}: {} for {}; give one for each, or none on any rank",
+                                    rank, plural(header.index, "cost"),
+                                    plural(header.value, "sequence")));
     case Problem::kNegativeCost:
       throw SharedError(
           fmt::format("rank {}: the cost of sequence {} is {}; costs are not negative", rank,

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/message.hpp"
 #include "route/routing_data.hpp"
 
 namespace knapformer {
@@ -78,11 +79,12 @@ std::string complaint_about(const ConstRows& view, const Side& side, const char*
                        index);
   }
   if (view.rows != side.rows) {
-    return fmt::format("{} {} has {} rows; its first extent must be {}, this rank's {}", what,
-                       index, view.rows, side.rows, side.rows_name);
+    return fmt::format("{} {} has {}; its first extent must be {}, this rank's {}", what, index,
+                       plural(view.rows, "row"), side.rows, side.rows_name);
   }
   if (view.items != side.items) {
-    return fmt::format("{} {} has {} heads, the plan has {}", what, index, view.items, side.items);
+    return fmt::format("{} {} has {}, the plan has {}", what, index, plural(view.items, "head"),
+                       side.items);
   }
   return {};
 }
@@ -101,8 +103,9 @@ std::string complaint_about_sum(const ConstRows& view, const char* what, std::si
   if (size == 0) return fmt::format("{} {} is neither float, double nor bfloat16", what, index);
   if (static_cast<std::size_t>(view.item_bytes) % size != 0 ||
       reinterpret_cast<std::uintptr_t>(view.data) % size != 0) {
-    return fmt::format("{} {} has rows of {} bytes at {}, which do not hold elements of {} bytes",
-                       what, index, view.item_bytes, static_cast<const void*>(view.data), size);
+    return fmt::format("{} {} has rows of {} at {}, which do not hold elements of {}", what, index,
+                       plural(view.item_bytes, "byte"), static_cast<const void*>(view.data),
+                       plural(static_cast<std::int64_t>(size), "byte"));
   }
   return {};
 }
@@ -110,14 +113,14 @@ std::string complaint_about_sum(const ConstRows& view, const char* what, std::si
 std::string complaint_about(const Sides& sides, std::span<const ConstRows> from,
                             std::span<const Rows> to) {
   if (from.size() != to.size()) {
-    return fmt::format("{} inputs and {} outputs", from.size(), to.size());
+    return plural(std::ssize(from), "input") + " and " + plural(std::ssize(to), "output");
   }
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (auto text = complaint_about(from[i], sides.from, "input", i); !text.empty()) return text;
     if (auto text = complaint_about(to[i], sides.to, "output", i); !text.empty()) return text;
     if (from[i].item_bytes != to[i].item_bytes) {
-      return fmt::format("output {} has rows of {} bytes, input {} of {}", i, to[i].item_bytes, i,
-                         from[i].item_bytes);
+      return fmt::format("output {} has rows of {}, input {} of {}", i,
+                         plural(to[i].item_bytes, "byte"), i, from[i].item_bytes);
     }
     if (from[i].element != to[i].element) {
       return fmt::format("output {0} and input {0} have elements of different types", i);

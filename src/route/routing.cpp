@@ -7,6 +7,7 @@
 #include <knapformer/route/routing.hpp>
 #include <utility>
 
+#include "plan/message.hpp"
 #include "route/routing_data.hpp"
 
 namespace knapformer {
@@ -55,8 +56,8 @@ std::int64_t rows_of_others(const std::vector<RowRun>& runs, int rank) {
 Routing::Data::Data(Communicator communicator, Plan the_plan)
     : group(std::move(communicator)), plan(std::move(the_plan)) {
   if (plan.ranks() != group.size()) {
-    throw Error(fmt::format("routing: the plan is for {} ranks, the group has {}", plan.ranks(),
-                            group.size()));
+    throw Error(fmt::format("routing: the plan is for {}, the group has {}",
+                            plural(plan.ranks(), "rank"), group.size()));
   }
   HostLists lists;
   runs = find_route_runs(plan, group.rank());

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::trace {
 
@@ -15,8 +16,8 @@ void check_header(const TraceHeader& header, const std::filesystem::path& file) 
       header.ranks % header.group_size == 0) {
     return;
   }
-  throw Error(fmt::format("trace {}: {} ranks cannot be balanced in groups of {}", file.string(),
-                          header.ranks, header.group_size));
+  throw Error(fmt::format("trace {}: {} cannot be balanced in groups of {}", file.string(),
+                          plural(header.ranks, "rank"), header.group_size));
 }
 
 }  // namespace knapformer::trace

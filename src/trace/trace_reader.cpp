@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 #include "trace/dataset.hpp"
 #include "trace/hdf5.hpp"
 #include "trace/schema.hpp"
@@ -152,9 +153,9 @@ std::vector<std::vector<std::int64_t>> TraceReader::File::read_lengths(std::int6
   if (offsets.front() < 0 || !std::is_sorted(offsets.begin(), offsets.end()) ||
       offsets.back() > length_values.rows()) {
     throw Error(
-        fmt::format("trace {}: the offsets of row {} are not those of {} lengths; the file "
+        fmt::format("trace {}: the offsets of row {} are not those of {}; the file "
                     "is damaged",
-                    path.string(), row, length_values.rows()));
+                    path.string(), row, plural(length_values.rows(), "length")));
   }
   const auto values =
       length_values.read<std::int64_t>(offsets.front(), offsets.back() - offsets.front());
@@ -184,8 +185,8 @@ bool TraceReader::closed() const { return file_->closed; }
 
 TraceStep TraceReader::read(std::int64_t row) const {
   if (row < 0 || row >= steps()) {
-    throw Error(fmt::format("trace {} has no step {}: it holds {} steps, counted from 0",
-                            file_->path.string(), row, steps()));
+    throw Error(fmt::format("trace {} has no step {}: it holds {}, counted from 0",
+                            file_->path.string(), row, plural(steps(), "step")));
   }
   const hdf5::QuietScope quiet;
   TraceStep step;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 #include "trace/dataset.hpp"
 #include "trace/hdf5.hpp"
 #include "trace/schema.hpp"
@@ -200,8 +201,8 @@ void TraceWriter::File::check_sizes(const TraceStep& step) const {
   need(step.lengths.size(), header.ranks, "ranks with lengths");
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     if (std::cmp_not_equal(step.lengths[r].size(), step.ranks[r].sequences)) {
-      refuse(fmt::format("rank {} has {} sequences and {} lengths", r, step.ranks[r].sequences,
-                         step.lengths[r].size()));
+      refuse(fmt::format("rank {} has {} and {}", r, plural(step.ranks[r].sequences, "sequence"),
+                         plural(std::ssize(step.lengths[r]), "length")));
     }
   }
 }

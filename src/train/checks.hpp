@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer {
 
@@ -23,7 +24,8 @@ inline void check_ranks(std::int64_t ranks) {
 inline void check_step_and_rank(std::int64_t step, std::int64_t rank, std::int64_t ranks) {
   if (step < 0) throw Error(fmt::format("step {}: steps count from 0", step));
   if (rank < 0 || rank >= ranks) {
-    throw Error(fmt::format("rank {}: samples are dealt to {} ranks, from 0", rank, ranks));
+    throw Error(fmt::format("rank {}: samples are dealt to {}, counted from 0", rank,
+                            plural(ranks, "rank")));
   }
 }
 

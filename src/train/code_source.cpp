@@ -10,6 +10,7 @@
 #include "knapformer/plan/cost_model.hpp"
 #include "knapformer/plan/error.hpp"
 #include "knapformer/train/data_source.hpp"
+#include "plan/message.hpp"
 #include "train/checks.hpp"
 #include "train/random.hpp"
 #include "train/text.hpp"
@@ -109,15 +110,15 @@ class CodeSource : public DataSource {
         ranks_(ranks),
         seed_(seed),
         max_text_tokens_(max_text_tokens),
-        description_(
-            fmt::format("data codes {}, patch {}, temporal {}, at most {} text tokens, seed {}",
-                        trimmed(text), rates.patch, rates.temporal, max_text_tokens, seed)) {
+        description_(fmt::format("data codes {}, patch {}, temporal {}, at most {}, seed {}",
+                                 trimmed(text), rates.patch, rates.temporal,
+                                 plural(max_text_tokens, "text token"), seed)) {
     code_ranks_ = total_ranks(codes_);
     if (ranks % code_ranks_ == 0) return;
     throw Error(fmt::format(
-        "the data codes {} are for {} ranks, and {} is not a multiple of that; change the g's, or "
+        "the data codes {} are for {}, and {} is not a multiple of that; change the g's, or "
         "the number of ranks",
-        in_quotes(text), code_ranks_, ranks));
+        in_quotes(text), plural(code_ranks_, "rank"), ranks));
   }
 
   std::vector<std::int64_t> lengths(std::int64_t step, std::int64_t rank) const override {

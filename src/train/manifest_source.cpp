@@ -9,6 +9,7 @@
 
 #include "knapformer/plan/error.hpp"
 #include "knapformer/train/data_source.hpp"
+#include "plan/message.hpp"
 #include "train/checks.hpp"
 #include "train/random.hpp"
 
@@ -21,9 +22,9 @@ class ManifestSource : public DataSource {
       : lengths_(read_manifest(file, rates)),
         dealing_(dealing),
         description_(fmt::format(
-            "manifest {}, {} samples, patch {}, temporal {}, {} samples per rank and step, seed {}",
-            file.filename().string(), lengths_.size(), rates.patch, rates.temporal,
-            dealing.samples_per_rank, dealing.seed)) {}
+            "manifest {}, {}, patch {}, temporal {}, {} per rank and step, seed {}",
+            file.filename().string(), plural(std::ssize(lengths_), "sample"), rates.patch,
+            rates.temporal, plural(dealing.samples_per_rank, "sample"), dealing.seed)) {}
 
   std::vector<std::int64_t> lengths(std::int64_t step, std::int64_t rank) const override {
     check_step_and_rank(step, rank, dealing_.ranks);

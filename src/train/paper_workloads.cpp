@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 #include "train/checks.hpp"
 
 namespace knapformer {
@@ -21,8 +22,8 @@ class PaperSource : public DataSource {
   PaperSource(const PaperWorkload& workload, std::int64_t ranks, std::uint64_t seed, double scale)
       : ranks_(ranks), scale_(scale), loaders_(std::max(ranks, kPaperRanks)) {
     full_ = make_code_source(workload.codes, TokenRates{}, loaders_, seed);
-    description_ =
-        fmt::format("{}, lengths times {:.4g}, dealt to {} ranks", full_->describe(), scale, ranks);
+    description_ = fmt::format("{}, lengths times {:.4g}, dealt to {}", full_->describe(), scale,
+                               plural(ranks, "rank"));
   }
 
   std::vector<std::int64_t> lengths(std::int64_t step, std::int64_t rank) const override {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "comm/mpi_check.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer {
 
@@ -157,8 +158,9 @@ double slowdown_of(const SimulationOptions& options, const Communicator& world) 
   if (options.slowdowns.empty()) return 1;
   const auto ranks = static_cast<std::size_t>(world.size());
   if (options.slowdowns.size() != ranks) {
-    throw Error(fmt::format("simulation: {} slowdowns are given for {} ranks",
-                            options.slowdowns.size(), ranks));
+    throw Error(fmt::format("simulation: {} for {}; give one for each, or none",
+                            plural(std::ssize(options.slowdowns), "slowdown"),
+                            plural(world.size(), "rank")));
   }
   for (std::size_t r = 0; r < ranks; ++r) {
     const double slowdown = options.slowdowns[r];

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "plan/message.hpp"
+
 namespace knapformer {
 
 namespace descent {
@@ -38,15 +40,14 @@ namespace {
 /// Throws Error unless a step begins with the sequences that the step before was told of.
 void check_announced(std::span<const std::int64_t> announced, std::span<const std::int64_t> given) {
   if (given.size() != announced.size()) {
-    throw Error(
-        fmt::format("trainer: a step begins with {} sequences, but the step before was told of {}",
-                    given.size(), announced.size()));
+    throw Error(fmt::format("trainer: a step begins with {}, but the step before was told of {}",
+                            plural(std::ssize(given), "sequence"), announced.size()));
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] == announced[i]) continue;
-    throw Error(fmt::format(
-        "trainer: sequence {} of a step has {} tokens, but the step before was told of {}", i,
-        given[i], announced[i]));
+    throw Error(
+        fmt::format("trainer: sequence {} of a step has {}, but the step before was told of {}", i,
+                    plural(given[i], "token"), announced[i]));
   }
 }
 
@@ -61,8 +62,9 @@ std::function<Seconds()> waited_in(const Communicator& world, const Communicator
 
 /// What ranks must agree on, in words.
 std::string describe(const TrainerOptions& options) {
-  return fmt::format("seed {}, learning rate {}, {} micro-batches, a loss over {}", options.seed,
-                     options.learning_rate, options.micro_batches, name_of(options.loss_mean));
+  return fmt::format("seed {}, learning rate {}, {}, a loss over {}", options.seed,
+                     options.learning_rate, plural(options.micro_batches, "micro-batch"),
+                     name_of(options.loss_mean));
 }
 
 void check_options(const Communicator& world, const TrainerOptions& options) {
@@ -124,8 +126,9 @@ StepOutcome Trainer<T, Task>::try_step(const Device& exec, std::span<const Batch
                                        std::optional<std::span<const std::int64_t>> next_lengths,
                                        const ClockOptions& clock_options) {
   if (std::ssize(micro_batches) != options_.micro_batches) {
-    throw Error(fmt::format("trainer: a step was given {} micro-batches; its options say {}",
-                            micro_batches.size(), options_.micro_batches));
+    throw Error(fmt::format("trainer: a step was given {}; its options say {}",
+                            plural(std::ssize(micro_batches), "micro-batch"),
+                            options_.micro_batches));
   }
   const Kokkos::Profiling::ScopedRegion step_region("KnapFormer::step");
   const Communicator& group = balancer_.group();

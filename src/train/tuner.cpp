@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "knapformer/plan/error.hpp"
+#include "plan/message.hpp"
 #include "train/text.hpp"
 
 namespace knapformer {
@@ -57,7 +58,7 @@ std::int64_t largest(const std::vector<std::int64_t>& values) {
 void require_caps(const PlanReport& report, const TunerOptions& options) {
   const std::int64_t tokens = largest(report.tokens_after);
   if (tokens > options.max_tokens_per_rank) {
-    throw Error(fmt::format("a rank has {} tokens, above the cap of {}", tokens,
+    throw Error(fmt::format("a rank has {}, above the cap of {}", plural(tokens, "token"),
                             options.max_tokens_per_rank));
   }
   const double attention = largest(report.attention_tokens);
@@ -176,8 +177,8 @@ void check(const TunerOptions& options) {
   for (const Placement& candidate : options.candidates) {
     const std::optional<Topology>& topology = candidate.topology;
     if (!topology || topology->is_elastic() || topology->ranks() == options.ranks) continue;
-    throw Error(fmt::format("topology {} is for {} ranks, but the balancing group has {}",
-                            topology->name(), topology->ranks(), options.ranks));
+    throw Error(fmt::format("topology {} is for {}, but the balancing group has {}",
+                            topology->name(), plural(topology->ranks(), "rank"), options.ranks));
   }
 }
 
@@ -193,7 +194,11 @@ void check(const TunerOptions& options) {
 
 Placement Placement::parse(std::string_view text) {
   if (trimmed(text) == kHome) return {};
-  return {Topology::parse(text)};
+  try {
+    return {Topology::parse(text)};
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}; or {}, which is no balancing", error.what(), kHome));
+  }
 }
 
 std::vector<Placement> default_candidates(std::int64_t ranks, std::int64_t heads,

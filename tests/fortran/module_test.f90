@@ -190,7 +190,7 @@ contains
     call balancer%prepare(lengths, routing, status=status)
     call check_error(status, knapformer_invalid, 'the length of sequence 1 is -5')
     call balancer%prepare([7_int64, 7_int64], routing, costs=[1_int64], status=status)
-    call check_error(status, knapformer_invalid, '1 costs are given for 2 sequences')
+    call check_error(status, knapformer_invalid, '1 cost for 2 sequences')
     call another%create(group, topology=trim(merge('g4n8x  ', 'elastic', is_last())), status=status)
     call check_error(status, knapformer_invalid, 'g4n8x')
     call balancer%prepare([7_int64, 7_int64], routing, costs=[3_int64, 4_int64])

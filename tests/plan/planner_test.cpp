@@ -177,13 +177,13 @@ TEST(Planner, RejectsWhatCannotBePlanned) {
   const CostModel cost = CostModel::transformer(64);
   EXPECT_ERROR(plan_of("g4n8", {{1}, {2}}),
                "topology g4n8 is for 32 ranks, but there are lengths for 2");
-  EXPECT_ERROR(plan_of("g1n1", {{1}, {2}}), "for 1 ranks, but there are lengths for 2");
+  EXPECT_ERROR(plan_of("g1n1", {{1}, {2}}), "for 1 rank, but there are lengths for 2");
   EXPECT_ERROR(plan_of("g1n2", {{1, 2}, {-3}}), "the length of sequence 2 is -3");
   EXPECT_ERROR(plan_of("g1n1", {{CostModel::kMaxLength + 1}}), "the length of sequence 0");
   EXPECT_ERROR(plan_of("g1n1", {{1}}, 0), "number of heads is 0");
   EXPECT_ERROR(plan_of("g1n1", {{1}}, -4), "number of heads is -4");
   EXPECT_ERROR(plan_of("g1n1", {{1}}, Plan::kMaxHeads + 1), "number of heads");
-  EXPECT_ERROR(plan_of("g1n1", {{1, 2}}, 1, cost, {{1}}), "1 costs for 2 sequences");
+  EXPECT_ERROR(plan_of("g1n1", {{1, 2}}, 1, cost, {{1}}), "1 cost for 2 sequences");
   EXPECT_ERROR(plan_of("g1n1", {{1, 2}}, 1, cost, {{1, -1}}), "the cost of sequence 1 is -1");
   const Topology topology = Topology::parse("g1n2");
   const std::vector<std::int64_t> lengths{1, 2};

@@ -62,11 +62,14 @@ TEST(Topology, RejectsEverythingElseAndNamesTheTerm) {
       {"g16777217n1", "its degree is above"},
       {"g16777216n16777216", "more than 16777216 ranks"},
       {"g1n16777216+g2n1", "more than 16777216 ranks"},
+      {"elastic0", "\"0\": its largest degree is zero"},
   };
   for (const auto& [text, part] : cases) {
     SCOPED_TRACE(text);
     EXPECT_ERROR(Topology::parse(text), part);
-    EXPECT_ERROR(Topology::parse(text), "for example g1n4+g4n1");
+    EXPECT_ERROR(Topology::parse(text),
+                 "; expected elastic, elastic<k> for bags of at most k ranks, or terms "
+                 "g<degree>n<count> joined by '+', for example g1n4+g4n1");
   }
 }
 

@@ -26,7 +26,7 @@ class RefusalsTest(unittest.TestCase):
             r"lengths_by_rank\[1\] has the element 9223372036854775808": [[], [2**63]],
             r"lengths_by_rank\[0\]\[1\] is 1000000000000000000000": [[1, 10**21]],
             "more work in all": np.full((2, 2**21), 2**40),
-            "at least two": [],
+            "lengths for 0 ranks; give those of at least one rank": [],
         }.items():
             self.refuses(knapformer.Error, message, lengths)
         rows = [[100], [200]]
@@ -44,14 +44,14 @@ class RefusalsTest(unittest.TestCase):
             "max_tokens_per_rank is -1; expected 0 or more, or None": {"max_tokens_per_rank": -1},
             "max_attention_tokens_per_rank is -5": {"max_attention_tokens_per_rank": -5},
             "budget is -1": {"budget": -1},
-            "1 speeds are given for 2 ranks": {"machine": Machine(speeds=[1])},
+            "1 speed for 2 ranks": {"machine": Machine(speeds=[1])},
             "speed of rank 1 is -?nan": {"machine": Machine(speeds=[1, NAN])},
             "machine.layers is 1180591620717411303424": {"machine": Machine(layers=2**70)},
             "bandwidth between nodes is 0": {"machine": Machine(bandwidth_between=0)},
-            "rank 0 has 2 costs for 1 lengths": {"costs_by_rank": [[1, 2], []]},
-            "costs of 1 ranks, but lengths of 2": {"costs_by_rank": [[1]]},
+            "rank 0 has 2 costs for 1 length;": {"costs_by_rank": [[1, 2], []]},
+            "costs of 1 rank, but lengths of 2": {"costs_by_rank": [[1]]},
             "cost of sequence 1 is -1": {"costs_by_rank": [[1], [-1]]},
-            "1 costs for 2 lengths": {"costs": [1]},
+            "^1 cost for 2 lengths": {"costs": [1]},
             "0 costs for 2 lengths": {"costs": []},
         }.items():
             self.refuses(knapformer.Error, message, rows, **arguments)
@@ -61,7 +61,7 @@ class RefusalsTest(unittest.TestCase):
             self.refuses(knapformer.Error, "must rise from 0 to the number of lengths, 2", lengths=[5, 6],
                          offsets=offsets)
         for offsets in ([], [0]):
-            self.refuses(knapformer.Error, "at least two", lengths=[], offsets=offsets)
+            self.refuses(knapformer.Error, "give those of at least one rank", lengths=[], offsets=offsets)
 
     def test_wrong_types(self):
         strings = np.array(["1", "2"])

@@ -81,7 +81,7 @@ TEST_F(BalancerTest, OneRankWithBadNumbersFailsAllAlike) {
   EXPECT_TRUE(contains(message_for({std::numeric_limits<std::int64_t>::max()}),
                        last_rank() + ": the length of sequence 0 is 9223372036854775807"));
   EXPECT_TRUE(
-      contains(message_for({1, 2, 3}, {1, 2}, {1, 1}), last_rank() + ": 2 costs are given for 3"));
+      contains(message_for({1, 2, 3}, {1, 2}, {1, 1}), last_rank() + ": 2 costs for 3 sequences"));
   EXPECT_TRUE(contains(message_for({1, 2, 3}, {1, 2, -3}, {1, 1}),
                        last_rank() + ": the cost of sequence 2 is -3"));
   if (group.size() > 1) {
@@ -155,7 +155,7 @@ TEST_F(BalancerTest, PlansForItsMachine) {
   EXPECT_TRUE(contains(error_of([&] { ideal_seconds({.latency = -1}); }), "the latency is -1"));
   const std::vector<double> too_many(speeds.size() + 1, 1);
   EXPECT_TRUE(contains(error_of([&] { ideal_seconds({.speeds = too_many}); }),
-                       "speeds are given for " + std::to_string(group.size()) + " ranks"));
+                       " speeds for " + std::to_string(group.size()) + " rank"));
 }
 
 TEST_F(BalancerTest, CapsThatCannotBeMetFailAllAlikeAndLeaveTheGroupUsable) {

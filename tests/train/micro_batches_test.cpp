@@ -140,7 +140,7 @@ TEST_P(MicroBatches, OptionsAreTheSameOnAllRanks) {
     EXPECT_EQ(error_of([&] { trainer(0, true); }), "trainer: 0 micro-batches; give at least 1");
   } else {
     EXPECT_EQ(message, join("trainer: the options differ: rank 0 has seed 5, learning rate 0.1, 1 "
-                            "micro-batches, a loss over ",
+                            "micro-batch, a loss over ",
                             name_of(GetParam()),
                             "; rank 1 has seed 5, learning rate 0.1, 2 micro-batches, a loss over ",
                             name_of(GetParam())));

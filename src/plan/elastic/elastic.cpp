@@ -14,6 +14,7 @@
 #include "plan/elastic/pod_filling.hpp"
 #include "plan/elastic/search.hpp"
 #include "plan/fixed/fixed.hpp"
+#include "plan/message.hpp"
 #include "plan/work_order.hpp"
 
 namespace knapformer {
@@ -26,10 +27,10 @@ namespace {
   std::int64_t tokens = 0;
   for (const std::int64_t length : problem.lengths) tokens += length;
   throw Error("no room was found for sequence " + std::to_string(i) + " of " +
-              std::to_string(problem.lengths[i]) + " tokens within the caps of a rank: tokens " +
+              plural(problem.lengths[i], "token") + " within the caps of a rank: tokens " +
               cap(problem.max_tokens) + ", attention-resident tokens " +
-              cap(problem.max_attention_tokens) + "; there are " + std::to_string(tokens) +
-              " tokens on " + std::to_string(problem.ranks) + " ranks, " +
+              cap(problem.max_attention_tokens) + "; there are " + plural(tokens, "token") +
+              " on " + plural(problem.ranks, "rank") + ", " +
               std::to_string(tokens / problem.ranks) +
               " on average. Raise the caps, use more ranks or shorter sequences");
 }
@@ -121,8 +122,8 @@ class Elastic {
     for (const std::int64_t length : problem_.lengths) tokens += length;
     if (tokens * problem_.heads < Work{1} << 61) return;
     throw Error("the group has " + std::to_string(static_cast<std::int64_t>(tokens)) +
-                " tokens: too many for elastic bags of " + std::to_string(problem_.heads) +
-                " heads, which can count 2^61 tokens times heads; use a fixed topology");
+                " tokens: too many for elastic bags of " + plural(problem_.heads, "head") +
+                ", which can count 2^61 tokens times heads; use a fixed topology");
   }
 
   // What needs more ranks than a pod has gets consecutive free ranks, from its home's pod on.

@@ -12,6 +12,7 @@
 #include "plan/fixed/improve.hpp"
 #include "plan/fixed/relabel.hpp"
 #include "plan/fixed/share_out.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer {
 namespace {
@@ -159,9 +160,9 @@ class FixedSolver {
     std::int64_t total = 0;
     for (const FixedItem& item : fixed_.items) total += item.tokens;
     const auto mean = static_cast<std::int64_t>(divide_up(total, problem_.ranks));
-    const std::string group = "the group has " + std::to_string(total) + " tokens, on " +
-                              std::to_string(problem_.ranks) + " ranks at least " +
-                              std::to_string(mean) + " on one";
+    const std::string group = "the group has " + plural(total, "token") + ", on " +
+                              plural(problem_.ranks, "rank") + " at least " + std::to_string(mean) +
+                              " on one";
     if (mean > problem_.max_tokens) refuse_cap(group, problem_.max_tokens, mean, "tokens");
     if (mean > problem_.max_attention_tokens) {
       refuse_cap(group, problem_.max_attention_tokens, mean, "attention-resident tokens");
@@ -180,9 +181,9 @@ class FixedSolver {
         divide_up(Work{item.tokens} * divide_up(problem_.heads, shares), problem_.heads));
     const std::string what = "sequence " + std::to_string(item.sequence) + " (home " +
                              std::to_string(problem_.homes[item.sequence]) + ", " +
-                             std::to_string(item.tokens) + " tokens) is shared by at most " +
-                             std::to_string(shares) + " ranks in topology " +
-                             problem_.topology.name() + ", one of which needs ";
+                             plural(item.tokens, "token") + ") is shared by at most " +
+                             plural(shares, "rank") + " in topology " + problem_.topology.name() +
+                             ", one of which needs ";
     if (tokens > problem_.max_tokens) {
       refuse_cap(what + std::to_string(tokens), problem_.max_tokens, tokens, "tokens");
     }
@@ -199,8 +200,8 @@ class FixedSolver {
     std::string message = "could not find a plan of topology " + problem_.topology.name() +
                           " with at most " + cap(problem_.max_tokens) + " tokens and " +
                           cap(problem_.max_attention_tokens) +
-                          " attention-resident tokens per rank for " + std::to_string(total) +
-                          " tokens on " + std::to_string(problem_.ranks) + " ranks, " +
+                          " attention-resident tokens per rank for " + plural(total, "token") +
+                          " on " + plural(problem_.ranks, "rank") + ", " +
                           std::to_string(divide_up_64(total, problem_.ranks)) + " on average";
     if (least_excess_ < PlanRequest::kNoCap) {
       message += "; the best found exceeds a cap by " + std::to_string(least_excess_);

@@ -78,6 +78,11 @@ def integers(name: str, values: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
+def plural(count: int, what: str) -> str:
+    """"1 rank", "2 ranks"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def by_rank(name: str, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of numbers, one for each rank, as one array and the offsets of its rows."""
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from ._arguments import by_rank, int64, integers, limit, real
+from ._arguments import by_rank, int64, integers, limit, plural, real
 from ._machine import Machine
 
 Integers = Union[Sequence[int], NDArray[np.integer]]
@@ -113,12 +113,13 @@ def _flat_costs(
         return flat
     flat = np.empty(0, dtype=np.int64) if costs is None else integers("costs", costs)
     if costs is not None and flat.size != lengths.size:
-        raise _core.Error(f"there are {flat.size} costs for {lengths.size} lengths; give one for each")
+        raise _core.Error(f"{plural(flat.size, 'cost')} for {plural(lengths.size, 'length')}; give one for each")
     return flat
 
 
 def _mismatch(costs: NDArray[np.int64], lengths: NDArray[np.int64]) -> str:
     if costs.size != lengths.size:
-        return f"there are costs of {costs.size} ranks, but lengths of {lengths.size}"
+        return f"there are costs of {plural(costs.size, 'rank')}, but lengths of {lengths.size}"
     rank = int(np.flatnonzero(costs != lengths)[0])
-    return f"rank {rank} has {costs[rank]} costs for {lengths[rank]} lengths; give one for each"
+    has = f"{plural(costs[rank], 'cost')} for {plural(lengths[rank], 'length')}"
+    return f"rank {rank} has {has}; give one for each"
