@@ -186,6 +186,7 @@ template <class T>
 void run_paper(const Communicator& world, const Options& options) {
   const Device exec;
   const Setup setup = set_up<T>(world, exec, options);
+  note_lone_rank(world, "experiment paper");
   const TunerOptions full = full_size(options, setup.cells);
   std::vector<WorkloadResult> results;
   {
@@ -258,7 +259,8 @@ void add_paper_options(CLI::App& paper, Options& options) {
       ->capture_default_str();
   add_run_options(*run, options.run);
   run->add_option("--json", options.json,
-                  "write the figures to FILE, or instead of the table to - (standard output)")
+                  "write the figures to FILE, or instead of the table to - (standard output); "
+                  "docs/json.md lists the keys")
       ->type_name("FILE");
 }
 

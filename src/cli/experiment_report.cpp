@@ -14,6 +14,7 @@
 #include "cli/machine_options.hpp"
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -313,6 +314,7 @@ std::string experiment_table(const ExperimentReport& report) {
   for (const WorkloadResult& result : report.results) out += table(report, result);
   out +=
       "\nWIR: largest over mean of a rank, of work as planned and of busy time.\n"
+      "speed-up: step time without balancing over that of the row; here the median over steps.\n"
       "* share of the FLOP/s that the machine model gives a GPU, that is of no waiting and no "
       "communication\n";
   return out;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cli/text_file.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -21,7 +22,7 @@ std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);  // allowed before MPI_Init
-  const std::string line(text);  // some count the terminating null in `length`
+  const std::string line(text);            // some count the terminating null in `length`
   return line.substr(0, line.find_first_of("\r\n"));
 }
 
@@ -42,9 +43,10 @@ void run() {
   text += line("devices", device < 0 ? "none: everything runs on the host"
                                      : fmt::format("{}, this process has number {}",
                                                    Kokkos::num_devices(), device));
-  text += line("cores", fmt::format("{}, this process uses {} thread(s) (OMP_NUM_THREADS)",
-                                    std::thread::hardware_concurrency(),
-                                    Kokkos::DefaultHostExecutionSpace().concurrency()));
+  text += line(
+      "cores",
+      fmt::format("{}, this process uses {} (OMP_NUM_THREADS)", std::thread::hardware_concurrency(),
+                  plural(Kokkos::DefaultHostExecutionSpace().concurrency(), "thread")));
   text += line("MPI", fmt::format("{} (MPI {}.{})", mpi_library(), standard, revision));
   text += line("GEMM", kernels::gemm_library());
   text += line("HDF5", KNAPFORMER_HDF5);

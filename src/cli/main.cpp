@@ -45,7 +45,7 @@ void run(Launch& launch, int argc, char** argv) {
   app.set_version_flag("--version", "knapformer " KNAPFORMER_VERSION);
   app.require_subcommand(0, 1);
   std::vector<Command> commands = {knapformer::cli::add_plan_command(app),
-                                   knapformer::cli::add_tune_command(app),
+                                   knapformer::cli::add_tune_command(app, argv[0]),
                                    knapformer::cli::add_simulate_command(app, joined(argc, argv)),
                                    knapformer::cli::add_info_command(app)};
   for (Command& command : knapformer::cli::add_experiment_commands(app)) {

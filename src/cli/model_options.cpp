@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cmath>
 #include <knapformer/plan/error.hpp>
+#include <knapformer/plan/plan.hpp>
 
 #include "cli/quantities.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -27,12 +29,35 @@ std::string describe_model(const MMDiTConfig& model) {
                      plural(model.heads, "head"));
 }
 
+void add_width(CLI::App& group, std::int64_t& d_model, const std::string& what) {
+  group.add_option("--d-model", d_model, what)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+}
+
+void add_heads(CLI::App& group, std::int64_t& heads, const std::string& what) {
+  group.add_option("--heads", heads, what)
+      ->check(CLI::Range(std::int64_t{1}, Plan::kMaxHeads))
+      ->capture_default_str();
+}
+
 }  // namespace
 
+void add_planned_model(CLI::App& group, std::int64_t& d_model, std::int64_t& heads, double& gamma) {
+  group.add_option("--gamma", gamma, "weight of attention in 6 d L + gamma L^2")
+      ->capture_default_str();
+  add_width(group, d_model, "width d of the model");
+  add_heads(group, heads,
+            "attention heads of the model, those of keys where queries share them; they need not "
+            "divide the width");
+}
+
 void add_model_sizes(CLI::App& group, ModelOptions& options, const std::string& ffn) {
-  group.add_option("--layers", options.layers, "blocks")->capture_default_str();
-  group.add_option("--d-model", options.d_model, "width")->capture_default_str();
-  group.add_option("--heads", options.heads, "attention heads")->capture_default_str();
+  group.add_option("--layers", options.layers, "blocks")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  add_width(group, options.d_model, "width");
+  add_heads(group, options.heads, "attention heads");
   group.add_option("--d-ffn", options.d_ffn, ffn)
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   group

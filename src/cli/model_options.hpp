@@ -28,6 +28,9 @@ struct ModelOptions {
 /// group of options. `ffn` says what --d-ffn is, and its default.
 void add_model_sizes(CLI::App& group, ModelOptions& options, const std::string& ffn);
 
+/// Adds --gamma, --d-model and --heads of a model that is planned for and does not run.
+void add_planned_model(CLI::App& group, std::int64_t& d_model, std::int64_t& heads, double& gamma);
+
 /// Throws Error for a learning rate that is not finite.
 void check(const ModelOptions& options);
 

@@ -12,9 +12,11 @@
 
 #include "cli/limit_options.hpp"
 #include "cli/machine_options.hpp"
+#include "cli/model_options.hpp"
 #include "cli/plan_output.hpp"
 #include "cli/rank_table.hpp"
 #include "cli/text_file.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -34,10 +36,11 @@ struct Options {
 RankTable read_lengths(const Options& options, const Topology& topology) {
   const RankTable lengths =
       read_rank_table(options.lengths, "lengths_by_rank", CostModel::kMaxLength);
-  if (lengths.ranks() == 0) throw Error(lengths.source + " has lengths for 0 ranks");
+  if (lengths.ranks() == 0)
+    throw Error(lengths.source + " has lengths for 0 ranks; give those of at least one");
   if (!topology.is_elastic() && lengths.ranks() != topology.ranks()) {
-    throw Error(lengths.source + " has lengths for " + std::to_string(lengths.ranks()) +
-                " ranks, but topology " + topology.name() + " is for " +
+    throw Error(lengths.source + " has lengths for " + plural(lengths.ranks(), "rank") +
+                ", but topology " + topology.name() + " is for " +
                 std::to_string(topology.ranks()));
   }
   return lengths;
@@ -50,8 +53,8 @@ RankTable read_costs(const Options& options, const RankTable& lengths) {
   if (costs.offsets != lengths.offsets) {
     throw Error(costs.source + " must have one cost for every length in " + lengths.source +
                 ", rank by rank; it has " + std::to_string(costs.values.size()) + " on " +
-                std::to_string(costs.ranks()) + " ranks for " +
-                std::to_string(lengths.values.size()) + " on " + std::to_string(lengths.ranks()));
+                plural(costs.ranks(), "rank") + " for " + std::to_string(lengths.values.size()) +
+                " on " + std::to_string(lengths.ranks()));
   }
   return costs;
 }
@@ -98,12 +101,7 @@ Command add_plan_command(CLI::App& app) {
           "compute bags, e.g. g4n8 or g1n16+g4n4; elastic: one for every sequence, elastic4: "
           "of at most 4 ranks")
       ->capture_default_str();
-  plan->add_option("--gamma", options->gamma, "weight of attention in 6 d L + gamma L^2")
-      ->capture_default_str();
-  plan->add_option("--d-model", options->d_model, "width d of the model")->capture_default_str();
-  plan->add_option("--heads", options->heads,
-                   "attention heads of the model, those of keys where queries share them")
-      ->capture_default_str();
+  add_planned_model(*plan, options->d_model, options->heads, options->gamma);
   plan->add_option(
           "--costs", options->costs,
           "JSON {\"costs_by_rank\": [[...], ...]}: whole numbers that replace the cost model")
@@ -111,7 +109,8 @@ Command add_plan_command(CLI::App& app) {
   add_limit_options(*plan, options->limits);
   add_machine_options(*plan, options->machine);
   plan->add_option("--json", options->json,
-                   "write the plan to FILE, or - for standard output; without it a table")
+                   "write the plan to FILE, or - for standard output; without it a table. "
+                   "docs/json.md lists the keys")
       ->type_name("FILE");
   return {plan, false, [options] { run(*options); }};
 }

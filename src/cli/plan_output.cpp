@@ -11,6 +11,7 @@
 
 #include "cli/machine_options.hpp"
 #include "cli/quantities.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -160,9 +161,9 @@ std::string plan_json(const Plan& plan, const Topology& topology, const Machine&
 
 std::string plan_table(const Plan& plan, const Topology& topology, const Machine& machine) {
   const PlanReport& report = plan.report();
-  std::string out =
-      fmt::format("{} sequences, {} tokens, {} heads on {} ranks as {}\n", plan.sequences(),
-                  report.total_tokens, plan.heads(), plan.ranks(), topology.name());
+  std::string out = fmt::format("{}, {}, {} on {} as {}\n", plural(plan.sequences(), "sequence"),
+                                plural(report.total_tokens, "token"), plural(plan.heads(), "head"),
+                                plural(plan.ranks(), "rank"), topology.name());
   out += fmt::format("machine  {}\nmodel    {}, {} an element\n\n", describe(machine),
                      plural(machine.layers, "layer"), plural(machine.bytes_per_element, "byte"));
   out += row("", "before", "after");

@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "plan/message.hpp"
+
 namespace knapformer::cli {
 namespace {
 
@@ -26,10 +28,6 @@ std::string duration(double seconds) {
   if (seconds >= kNextPrefix * 1e-3) return fmt::format("{:.4g} s", seconds);
   if (seconds >= kNextPrefix * 1e-6) return fmt::format("{:.4g} ms", 1e3 * seconds);
   return fmt::format("{:.4g} us", 1e6 * seconds);
-}
-
-std::string plural(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string describe(const Machine& machine) {

@@ -15,9 +15,6 @@ std::string quantity(double value, const char* unit);
 /// In seconds, milli- or microseconds, to four digits.
 std::string duration(double seconds);
 
-/// "1 rank", "2 ranks".
-std::string plural(std::int64_t count, const char* what);
-
 /// Ranks, speed and links, on one line.
 std::string describe(const Machine& machine);
 

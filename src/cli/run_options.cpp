@@ -53,6 +53,14 @@ void check(const RunOptions& options) {
   require_seconds("--report-after", options.report_after);
 }
 
+void note_lone_rank(const Communicator& world, const std::string& command) {
+  if (world.size() > 1) return;
+  fmt::print(stderr,
+             "knapformer: one rank has nothing to balance; start several, such as mpirun -n 4 "
+             "knapformer {} ...\n",
+             command);
+}
+
 void settle(const Communicator& world, const std::function<void()>& work) {
   std::string complaint;
   try {

@@ -29,6 +29,9 @@ void add_run_options(CLI::App& group, RunOptions& options);
 /// Throws Error for numbers out of range.
 void check(const RunOptions& options);
 
+/// Tells on stderr that one rank alone has nothing to balance. `command` is what to start on more.
+void note_lone_rank(const Communicator& world, const std::string& command);
+
 /// Work that can fail on one rank alone: then every rank throws.
 void settle(const Communicator& world, const std::function<void()>& work);
 

@@ -16,12 +16,14 @@
 #include "cli/data_options.hpp"
 #include "cli/limit_options.hpp"
 #include "cli/machine_options.hpp"
+#include "cli/memory_warning.hpp"
 #include "cli/model_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_options.hpp"
 #include "cli/simulate_report.hpp"
 #include "cli/slow_ranks.hpp"
 #include "cli/text_file.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -58,14 +60,14 @@ std::int64_t choose_group_size(const Options& options, const Topology& topology,
   std::int64_t group = options.group_size;
   if (group == 0) group = topology.is_elastic() ? world : topology.ranks();
   if (!topology.is_elastic() && topology.ranks() != group) {
-    throw Error(fmt::format("topology {} has {} ranks, but --group-size is {}", topology.name(),
-                            topology.ranks(), group));
+    throw Error(fmt::format("topology {} has {}, but --group-size is {}", topology.name(),
+                            plural(topology.ranks(), "rank"), group));
   }
   if (group > world || world % group != 0) {
     throw Error(
-        fmt::format("{} ranks cannot be split into balancing groups of {} (topology {}): start a "
+        fmt::format("{} cannot be split into balancing groups of {} (topology {}): start a "
                     "multiple of {} ranks, or choose another --topology or --group-size",
-                    world, group, topology.name(), group));
+                    plural(world, "rank"), group, topology.name(), group));
   }
   return group;
 }
@@ -150,6 +152,7 @@ Run prepare(const Communicator& world, const Device& exec, const Options& option
     if (!options.json.empty() && world.rank() == 0) require_writable(options.json);
   });
 
+  warn_of_memory(world, exec, *run.data, run.simulation, sizeof(T));
   if (!options.gamma || !options.run.peak_gflops) {
     run.calibration =
         calibrate<T>(world, exec, run.simulation.model, std::min(longest, kLongestMeasured));
@@ -186,6 +189,7 @@ template <class T>
 void simulate_and_report(const Communicator& world, const Options& options) {
   const Device exec;
   Run run = prepare<T>(world, exec, options);
+  note_lone_rank(world, "simulate");
   Simulation simulation;
   {
     Progress progress(2 * options.steps, world.rank() == 0);
@@ -295,7 +299,8 @@ void add_measurement_options(CLI::App& simulate, Options& options) {
       ->type_name("RANK:FACTOR,...");
   add_run_options(*run, options.run);
   run->add_option("--json", options.json,
-                  "write the figures to FILE, or instead of the table to - (standard output)")
+                  "write the figures to FILE, or instead of the table to - (standard output); "
+                  "docs/json.md lists the keys")
       ->type_name("FILE");
   run->add_option("--trace", options.trace, "write every step of every rank to an HDF5 file")
       ->type_name("FILE");
@@ -314,7 +319,11 @@ Command add_simulate_command(CLI::App& app, const std::string& command_line) {
   add_hardware_options(*simulate, options->machine, "measured");
   add_model_options(*simulate, *options);
   add_measurement_options(*simulate, *options);
-  simulate->footer("Threads of a rank: OMP_NUM_THREADS.");
+  simulate->footer(
+      "Threads of a rank: OMP_NUM_THREADS. The speed-up is the mean step time without balancing "
+      "over "
+      "that with it; what the imbalance allowed is the largest over the mean busy time without "
+      "it.");
   return {simulate, true, [options] { run(*options); }};
 }
 

@@ -12,6 +12,7 @@
 #include "cli/memory_report.hpp"
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 
@@ -64,9 +65,10 @@ std::string describe_run(const SimulationReport& report) {
       out += fmt::format("slowed rank {} computes {:g} times slower\n", r, slowdown);
   }
   const bool images = std::holds_alternative<MMDiTConfig>(model) && run.loss_mean == "tokens";
-  out += fmt::format(
-      "loss   mean over {}{}{}\n", images ? "image " : "", run.loss_mean,
-      run.micro_batches > 1 ? fmt::format(", in {} micro-batches a step", run.micro_batches) : "");
+  out += fmt::format("loss   mean over {}{}{}\n", images ? "image " : "", run.loss_mean,
+                     run.micro_batches > 1
+                         ? fmt::format(", in {} a step", plural(run.micro_batches, "micro-batch"))
+                         : "");
   out += fmt::format("steps  {} of each placement, taking turns, after {} to warm up\n",
                      report.options.steps, report.options.warmup);
   return out;
@@ -123,7 +125,9 @@ std::string format_table(const SimulationReport& report) {
 
   out += memory_table(simulation.unbalanced.back(), simulation.balanced.back());
   const double gained = simulation.speedup() - 1, possible = simulation.bound() - 1;
-  out += fmt::format("\nspeed-up {:.3f}; the imbalance allowed {:.3f}", 1 + gained, 1 + possible);
+  out += fmt::format(
+      "\nspeed-up {:.3f}, mean step time unbalanced over balanced; the imbalance allowed {:.3f}",
+      1 + gained, 1 + possible);
   if (possible > 0.02) out += fmt::format(" ({:.0f} % of the gain)", 100 * gained / possible);
   const double difference = simulation.loss_difference();
   out += std::isfinite(difference)

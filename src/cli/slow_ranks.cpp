@@ -10,6 +10,8 @@
 #include <cmath>
 #include <knapformer/plan/error.hpp>
 
+#include "plan/message.hpp"
+
 namespace knapformer::cli {
 
 std::vector<SlowRank> parse_slow_ranks(std::string_view list) {
@@ -39,8 +41,8 @@ std::vector<double> slowdowns(const std::vector<SlowRank>& slow, std::int64_t ra
   std::vector<double> factors(static_cast<std::size_t>(ranks), 1.0);
   for (const SlowRank& each : slow) {
     if (each.rank >= ranks) {
-      throw Error(fmt::format("--slow-ranks: there is no rank {}; the {} ranks are counted from 0",
-                              each.rank, ranks));
+      throw Error(fmt::format("--slow-ranks: there is no rank {} among {}, counted from 0",
+                              each.rank, plural(ranks, "rank")));
     }
     factors[static_cast<std::size_t>(each.rank)] = each.factor;
   }

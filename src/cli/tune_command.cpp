@@ -7,6 +7,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
 #include <knapformer/plan/error.hpp>
 #include <memory>
 #include <optional>
@@ -14,6 +17,7 @@
 #include "cli/data_options.hpp"
 #include "cli/limit_options.hpp"
 #include "cli/machine_options.hpp"
+#include "cli/model_options.hpp"
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
 #include "cli/tune_report.hpp"
@@ -32,6 +36,7 @@ struct Options {
   double gamma = 0.5;
   PlanLimits limits;
   std::string json;
+  std::string program;
 };
 
 std::int64_t ranks_of(const Options& options) {
@@ -73,7 +78,45 @@ TunerOptions tuner_options(const Options& options) {
   return out;
 }
 
-void run(const Options& options) {
+std::string shell_word(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+=.,:/@%", c) != nullptr;
+  };
+  if (std::ranges::all_of(text, plain)) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + '\'';
+}
+
+/// The options that were given and that `simulate` has too, as they were given.
+std::string options_for(const CLI::App& simulate, const CLI::App& given) {
+  constexpr std::array<std::string_view, 4> kOfTune = {"--steps", "--json", "--d-model", "--heads"};
+  std::string out;
+  for (const CLI::Option* option : given.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || std::ranges::find(kOfTune, name) != kOfTune.end()) continue;
+    if (!simulate.get_option_no_throw(name)) continue;
+    out += fmt::format(" {} {}", name, shell_word(option->results().back()));
+  }
+  for (const CLI::App* group : given.get_subcommands([](const CLI::App*) { return true; })) {
+    out += options_for(simulate, *group);
+  }
+  return out;
+}
+
+/// What starts `simulate` on the same data, but for the topology. Its model is small, unless one
+/// was given here, of which width and heads must fit each other.
+std::string simulate_command(const CLI::App& tune, const Options& options, std::int64_t ranks) {
+  const CLI::App& simulate = *tune.get_parent()->get_subcommand("simulate");
+  std::string out = fmt::format("mpirun -n {} {} simulate{}", ranks, shell_word(options.program),
+                                options_for(simulate, tune));
+  if (tune.count("--d-model") + tune.count("--heads") > 0) {
+    out += fmt::format(" --d-model {} --heads {}", options.d_model, options.heads);
+  }
+  return out;
+}
+
+void run(const CLI::App& command, const Options& options) {
   require_data(options.data);
   const TunerOptions tuner = tuner_options(options);
   const std::unique_ptr<DataSource> data = open_data(options.data, tuner.ranks);
@@ -89,7 +132,8 @@ void run(const Options& options) {
                           .gamma = options.gamma,
                           .options = tuner,
                           .result = result,
-                          .recommendation = recommend(result.rows)};
+                          .recommendation = recommend(result.rows),
+                          .simulate = simulate_command(command, options, tuner.ranks)};
   if (!options.json.empty()) write_text(options.json, tune_json(report));
   if (options.json != "-") write_text("-", tune_table(report));
 }
@@ -112,33 +156,25 @@ void add_comparison_options(CLI::App& tune, Options& options) {
       ->capture_default_str();
   comparison
       ->add_option("--json", options.json,
-                   "write the figures to FILE, or instead of the table to - (standard output)")
+                   "write the figures to FILE, or instead of the table to - (standard output); "
+                   "docs/json.md lists the keys")
       ->type_name("FILE");
-}
-
-void add_model_options(CLI::App& tune, Options& options) {
-  auto* model = tune.add_option_group("Model");
-  model->add_option("--gamma", options.gamma, "weight of attention in 6 d L + gamma L^2")
-      ->capture_default_str();
-  model->add_option("--d-model", options.d_model, "width d of the model")->capture_default_str();
-  model
-      ->add_option("--heads", options.heads,
-                   "attention heads of the model, those of keys where queries share them")
-      ->capture_default_str();
 }
 
 }  // namespace
 
-Command add_tune_command(CLI::App& app) {
+Command add_tune_command(CLI::App& app, const std::string& program) {
   auto options = std::make_shared<Options>();
+  options->program = program;
   CLI::App* tune = app.add_subcommand(
       "tune", "Compare topologies on many steps of data, without running anything, and recommend");
   add_data_options(*tune, options->data);
   add_comparison_options(*tune, *options);
   add_limit_options(*tune, options->limits);
-  add_model_options(*tune, *options);
+  add_planned_model(*tune->add_option_group("Model"), options->d_model, options->heads,
+                    options->gamma);
   add_machine_options(*tune, options->machine);
-  return {tune, false, [options] { run(*options); }};
+  return {tune, false, [tune, options] { run(*tune, *options); }};
 }
 
 }  // namespace knapformer::cli

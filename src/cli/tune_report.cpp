@@ -12,6 +12,7 @@
 
 #include "cli/machine_options.hpp"
 #include "cli/quantities.hpp"
+#include "plan/message.hpp"
 
 namespace knapformer::cli {
 namespace {
@@ -20,10 +21,10 @@ std::string caps(const TunerOptions& options) {
   std::string out;
   const auto add = [&](std::int64_t cap, const char* what) {
     if (cap == PlanRequest::kNoCap) return;
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", cap, what);
+    out += fmt::format("{}{} a rank", out.empty() ? "" : ", ", plural(cap, what));
   };
-  add(options.max_tokens_per_rank, "tokens a rank");
-  add(options.max_attention_tokens_per_rank, "attention-resident tokens a rank");
+  add(options.max_tokens_per_rank, "token");
+  add(options.max_attention_tokens_per_rank, "attention-resident token");
   return out;
 }
 
@@ -32,9 +33,9 @@ std::string describe_sample(const TuneReport& report) {
   const TunerSample& sample = report.result.sample;
   const Machine& machine = options.machine;
   std::string out = fmt::format("data      {}\n", report.data);
-  out += fmt::format("sampled   {} on {}: {}, {} tokens, the longest {}\n",
-                     plural(sample.steps, "step"), plural(options.ranks, "rank"),
-                     plural(sample.sequences, "sequence"), sample.tokens, sample.longest);
+  out += fmt::format("sampled   {} on {}: {}, {}, the longest {}\n", plural(sample.steps, "step"),
+                     plural(options.ranks, "rank"), plural(sample.sequences, "sequence"),
+                     plural(sample.tokens, "token"), sample.longest);
   out += fmt::format("at home   WIR {:.3f} (worst step {:.3f}); a step takes {}, ideally {}\n",
                      sample.max_over_mean, sample.worst_max_over_mean,
                      duration(sample.home_seconds), duration(sample.ideal_seconds));
@@ -169,12 +170,12 @@ std::string recommended(const TuneReport& report) {
 }
 
 /// What to give to the program and the library.
-std::string usage(const Placement& chosen, std::int64_t ranks) {
+std::string usage(const Placement& chosen, const TuneReport& report) {
   if (!chosen.topology) return "use: no topology; in code BalancerOptions{.balance = false}\n";
   return fmt::format(
-      "use: knapformer simulate --topology {0} --group-size {1}; in code .topology = "
-      "Topology::parse(\"{0}\")\n",
-      chosen.name(), ranks);
+      "use: {0} --topology {1} --group-size {2}\n"
+      "in code: .topology = Topology::parse(\"{1}\")\n",
+      report.simulate, chosen.name(), report.options.ranks);
 }
 
 nlohmann::ordered_json to_json(const TunerSample& sample) {
@@ -219,7 +220,7 @@ std::string tune_table(const TuneReport& report) {
   const Recommendation& recommendation = report.recommendation;
   const Placement& chosen = report.result.rows[recommendation.chosen].candidate;
   return describe_sample(report) + '\n' + table(report.result, recommendation.chosen) + '\n' +
-         recommended(report) + usage(chosen, report.options.ranks);
+         recommended(report) + usage(chosen, report);
 }
 
 std::string tune_json(const TuneReport& report) {

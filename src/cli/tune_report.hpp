@@ -16,6 +16,7 @@ struct TuneReport {
   const TunerOptions& options;
   const TunerResult& result;
   Recommendation recommendation;
+  std::string simulate;  ///< the command that trains on the same data, without a topology
 };
 
 /// For people: what was sampled, a line for each candidate, and the one to use.

@@ -104,6 +104,8 @@ class ExperimentPaper(ProgramTest):
         done = self.start("experiment", "paper", *small("--workloads", "mixres", "--steps", "1", "--json", "-"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["ranks"], 1)
+        self.assertIn("one rank has nothing to balance; start several, such as mpirun -n 4 knapformer experiment paper ...",
+                      done.stderr)
 
     def test_bad_input(self):
         def bad(wanted, *others, ranks=(1, 2)):

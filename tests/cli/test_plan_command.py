@@ -217,6 +217,11 @@ class GoodInput(PlanCommand):
                      "400 TFLOP/s", "45 GB/s between nodes", "above the bound for g1n2+g2n1"):
             self.assertIn(part, done.stdout)
 
+    def test_one_of_anything_is_no_plural(self):
+        done = self.start("plan", "--lengths", "-", "--heads", "1", "--layers", "1", stdin='{"lengths_by_rank": [[1]]}')
+        self.assertTrue(done.stdout.startswith("1 sequence, 1 token, 1 head on 1 rank as elastic\n"), done.stdout)
+        self.assertIn("model    1 layer, 2 bytes an element\n", done.stdout)
+
     def test_table_and_json_say_the_same(self):
         arguments = ["plan", "--lengths", self.good, "--topology", "elastic", "--ranks-per-node", "1",
                      "--bandwidth-within", "inf", "--rank-speeds", "1,1,2,1"]
@@ -282,7 +287,8 @@ class BadInput(PlanCommand):
     def test_topologies(self):
         for topology, part in (("g4n8x", "g4n8x"), ("g0n4", "degree is zero"), ("g4n0", "count is zero"),
                                ("", "--topology is empty"), (" ", "missing"), ("g1n2+", "missing"), ("g1n2+g1n2", "twice"), ("elasticx", "missing"),
-                               ("elastic0", "zero"), ("elastic4x", "follows"),
+                               ("elastic0", "zero; expected elastic, elastic<k> for bags of at most k ranks, or terms g<degree>"),
+                               ("elastic4x", "follows"),
                                ("g99999999999999999999n1", "above"), ("g4\nn8\nx", "follows"),
                                ("g1n3", "4 ranks, but topology g1n3 is for 3"), ("g1n8", "is for 8")):
             line = self.complaint("plan", "--lengths", self.good, "--topology", topology, "--json", "-")
@@ -334,7 +340,7 @@ class BadInput(PlanCommand):
         bad("speeds is 2; expected a list", {"speeds": 2})
         bad('speeds[1] is "2"; expected a number', {"speeds": [1, "2"]})
         bad("the speed of rank 1 is 0;", {"speeds": [1, 0, 1, 1]})
-        bad("2 speeds are given for 4 ranks", {"speeds": [1, 2]})
+        bad("2 speeds for 4 ranks; give one for each", {"speeds": [1, 2]})
         bad("the latency is inf;", {"latency": "infinity"})
         bad("bytes per element is 0", {"layers": 0}, "--layers", 1, "--bytes-per-element", 0)
         self.assertIn("No such file", self.complaint("plan", "--lengths", self.good, "--machine", "missing.json"))

@@ -67,7 +67,9 @@ class Simulate(ProgramTest):
         with open(self.path("trace.h5"), "rb") as trace:
             self.assertIn(f"simulate --manifest {self.manifest}".encode(), trace.read(), "notes the command line")
         self.assertEqual((out["ranks"], out["steps"], len(out["balanced_steps"])), (2, 2, 2))
-        self.assertIn(f"speed-up {out['speedup']:.3f}", table)
+        self.assertIn(f"speed-up {out['speedup']:.3f}, mean step time unbalanced over balanced;", table)
+        mean = {name: out[name]["mean_step_seconds"] for name in ("unbalanced", "balanced")}
+        self.assertAlmostEqual(out["speedup"], mean["unbalanced"] / mean["balanced"])
         self.assertIn(f"{out['balanced']['work_max_over_mean']:.3f}", table)
         self.assertLess(out["balanced"]["work_max_over_mean"], out["unbalanced"]["work_max_over_mean"])
         self.assertEqual(out["unbalanced"]["moved_share"], 0)
@@ -168,6 +170,18 @@ class Simulate(ProgramTest):
         result = self.start("simulate", "--data-codes", "g1b2i256f1s0", *SMALL, "--json", "-")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["ranks"], 1)
+        self.assertEqual(result.stderr, "knapformer: one rank has nothing to balance; start several, such as mpirun -n 4 "
+                         "knapformer simulate ...\n")
+
+    def test_a_model_that_does_not_fit(self):
+        small = ["--data-codes", "g1b1i256f1s0", "--patch", "160", "--gamma", "1", "--peak-gflops", "10", "--d-model", "4096",
+                 "--heads", "8", "--layers"]
+        for ranks in (1, 2):
+            result = self.start("simulate", *small, "1000000", ranks=ranks)  # more than addresses
+            self.assertEqual(result.returncode, 2)
+            count = "1 rank" if ranks == 1 else "2 ranks"
+            self.assertRegex(result.stderr, rf"^knapformer: warning: {count} on \S+ will need about [\d.]+ PB of memory, and "
+                             r"[\d.]+ .?B are left there; reduce --layers, --d-model or the samples of a rank")
 
     def bad(self, wanted, *arguments):
         """One clear line from the program, on one rank and on four."""
@@ -192,7 +206,7 @@ class Simulate(ProgramTest):
         self.bad("--group-size is 1", *data, *SMALL, "--topology", "g1n2", "--group-size", "1")
         self.bad("groups of 3", *data, *SMALL, "--topology", "elastic", "--group-size", "3")
         self.bad("elasticx", *data, *SMALL, "--topology", "elasticx")
-        self.bad("7 speeds are given", *data, *SMALL, "--rank-speeds", "1,1,1,1,1,1,1")
+        self.bad("7 speeds for ", *data, *SMALL, "--rank-speeds", "1,1,1,1,1,1,1")
         self.bad("--machine cannot be the standard input", *data, *SMALL, "--machine", "-")
         self.bad("missing.json", *data, *SMALL, "--machine", self.path("missing.json"))
         self.bad("bandwidth within a node is 0", *data, *SMALL, "--bandwidth-within", "0")
@@ -207,7 +221,7 @@ class Simulate(ProgramTest):
         self.bad("heads", *data, "--d-model", "32", "--heads", "0")
         self.bad("kv_heads is 3", *data, "--d-model", "32", "--heads", "4", "--kv-heads", "3")
         self.bad("--kv-heads", *data, "--d-model", "32", "--heads", "4", "--kv-heads", "0")
-        self.bad("d_model", *data, "--d-model", "-32", "--heads", "4")
+        self.bad("--d-model: Value -32 not in range", *data, "--d-model", "-32", "--heads", "4")
         self.bad("--dtype", *data, "--dtype", "half")
         self.bad("gamma", *data, "--gamma", "nan")
         self.bad("gamma", *data, "--gamma", "1e300")
@@ -226,12 +240,14 @@ class Simulate(ProgramTest):
 
     def test_bad_values_of_options(self):
         cases = [(option, "-1", "not in range .*16777216") for option in ("--d-ffn", "--group-size")]
+        cases += [("--heads", value, f"{value} not in range .*65536") for value in ("0", "70000", "9" * 20)]
+        cases += [("--layers", "9" * 20, "9{20} not in range .*1048576")]
         cases += [("--peak-gflops", value, "is") for value in ("nan", "inf", "0", "-1")]
         cases += [("--seed", value, "not in range .*9223372036854775807") for value in ("-1", "")]
         cases += [("--slow-ranks", value, "expected ranks with factors of at least 1") for value in
                   ("0", "0:", "0:x", "0:2,", "x:2", ":2", "-1:2", "0:0.5", "0:nan", "0:inf", "0:2;1:2")]
         cases += [("--learning-rate", value, "is") for value in ("nan", "1e400")]
-        cases += [(option, "", "is empty") for option in ("--layers", "--gamma", "--topology", "--trace")]
+        cases += [(option, "", "is empty") for option in ("--patch", "--gamma", "--topology", "--trace")]
         for option, value, part in cases:
             with self.subTest(option=option, value=value):
                 self.assertRegex(self.complaint("simulate", "--manifest", self.manifest, option, value),

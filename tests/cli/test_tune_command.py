@@ -5,6 +5,8 @@
 import argparse
 import json
 import os
+import shlex
+import shutil
 import sys
 import tempfile
 import unittest
@@ -116,9 +118,31 @@ class Tune(ProgramTest):
         self.assertAlmostEqual(out["sample"]["max_over_mean"], 2)
         self.assertAlmostEqual(out["candidates"][1]["max_over_mean"], 1)
         self.assert_consistent(out, table)
-        self.assertIn("knapformer simulate --topology g1n2 --group-size 2;", table)
-        self.assertIn('Topology::parse("g1n2")', table)
+        self.assertIn('\nin code: .topology = Topology::parse("g1n2")\n', table)
         self.assertRegex(table, r"% shorter than with g2n1, the next fixed topology, and \d+\.\d % shorter than at home")
+
+    def use(self, *arguments):
+        """The words of the command that is recommended, behind the program."""
+        _, table = self.tune(*arguments, "--steps", "1", "--topologies", "home,g1n2")
+        line = next(line for line in table.splitlines() if line.startswith("use: "))
+        words = shlex.split(line)[1:]
+        self.assertEqual(words[:5], ["mpirun", "-n", "2", self.program, "simulate"])
+        return words[5:]
+
+    def test_the_recommended_command(self):
+        topology = ["--topology", "g1n2", "--group-size", "2"]
+        self.assertEqual(self.use(*LOPSIDED), LOPSIDED + topology)
+        words = self.use(*LOPSIDED, "--seed", "5", "--plan-budget", "9", "--flops", "1e13", "--bytes-per-element", "4")
+        self.assertEqual(words, LOPSIDED + ["--seed", "5", "--plan-budget", "9", "--flops", "1e13"] + topology)
+        self.assertEqual(self.use(*LOPSIDED, "--heads", "8"), LOPSIDED + ["--d-model", "3072", "--heads", "8"] + topology)
+        spaced = self.path("a b's.csv")
+        shutil.copy(self.manifest, spaced)
+        words = self.use("--manifest", spaced, "--ranks", "2", "--patch", "160", "--samples-per-rank", "3")
+        self.assertEqual(words[:2], ["--manifest", spaced])
+        done = self.start("simulate", *words, "--steps", "1", "--warmup", "0", "--gamma", "1", "--peak-gflops", "10",
+                          "--d-model", "32", "--temporal", "60", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 ranks with 1 thread each, balancing in groups of 2 as g1n2", done.stdout)
 
     def test_nothing_to_balance(self):
         out, table = self.tune("--data-codes", "g1b3i256f1s0", "--steps", "2")
@@ -202,7 +226,7 @@ class Tune(ProgramTest):
         self.assertIn("--data-codes", self.complaint("tune"))
         self.assertIn("--data-codes", self.complaint("tune", *LOPSIDED, "--manifest", self.manifest))
         for value, part in (("g4n8x", "g4n8x"), ("g1n2,", "missing"), (",", "missing"), ("g1n2,g1n2", "g1n2 is given twice"),
-                            ("home,home", "home is given twice"), ("g1n2,g1n3", "3 ranks"), ("elastic0", "zero"),
+                            ("home,home", "home is given twice"), ("g1n2,g1n3", "3 ranks"), ("elastic0", "zero"), ("elastic0", "joined by '+', for example g1n4+g4n1; or home, which is no balancing"),
                             ("HOME", "HOME"), ("", "empty"), ("g1n1+g1n1", "twice")):
             with self.subTest(topologies=value):
                 self.assertIn(part, self.complaint("tune", *LOPSIDED, "--topologies", value))
@@ -210,8 +234,8 @@ class Tune(ProgramTest):
                                     ("--ranks", "-8", "--ranks"), ("--ranks", "many", "--ranks"),
                                     ("--ranks", "99999999999", "--ranks"), ("--steps", "0", "--steps"),
                                     ("--steps", "1.5", "--steps"), ("--steps", "1e30", "--steps"),
-                                    ("--seed", "-1", "--seed"), ("--heads", "0", "heads"), ("--heads", "-4", "heads"),
-                                    ("--d-model", "0", "d_model"), ("--gamma", "nan", "gamma"), ("--gamma", "-1", "gamma"),
+                                    ("--seed", "-1", "--seed"), ("--heads", "0", "--heads"), ("--heads", "-4", "--heads"),
+                                    ("--d-model", "0", "--d-model"), ("--gamma", "nan", "gamma"), ("--gamma", "-1", "gamma"),
                                     ("--max-tokens-per-rank", "-1", "--max-tokens-per-rank"),
                                     ("--max-attention-tokens-per-rank", "x", "--max-attention-tokens-per-rank"),
                                     ("--plan-budget", "-2", "--plan-budget"), ("--ranks-per-node", "0", "ranks per node"),
