@@ -5,7 +5,8 @@
 
   perf/compare.py before.json after.json
 
-A figure has changed when the values of all rounds of one result lie beyond all of the other, and the medians differ by more than
+A row names the direction in which a figure is better, and for each result the median of its rounds and, of several, the smallest and
+the largest value. A figure has changed when the values of all rounds of one result lie beyond all of the other, and the medians differ by more than
 --threshold. With five rounds each, values that come from the same distribution are told apart so in one of 126 cases, with three in one
 of 10. Exit status: 0, or 1 with --fail-if-worse when something got worse, or 2 when the two cannot be compared.
 """
@@ -61,17 +62,23 @@ def differing_context(before, after):
 
 
 def compare(before, after, threshold):
-    """Rows (figure, median before, median after, ratio, verdict) of the figures that both have, then those that one has."""
+    """Rows (figure, better, values before, values after, ratio, verdict) of the figures that both have, then those that one has."""
     rows = []
     for figure, old in before["figures"].items():
         new = after["figures"].get(figure)
         if new is not None:
             said, ratio = verdict(old["better"], old["values"], new["values"], threshold)
-            rows.append((figure, statistics.median(old["values"]), statistics.median(new["values"]), ratio, said))
+            rows.append((figure, old["better"], old["values"], new["values"], ratio, said))
     missing = sorted(set(before["figures"]) ^ set(after["figures"]))
     if not rows:
         raise NotComparable("the two results have no figure in common")
     return rows, missing
+
+
+def spread(values):
+    """The median, and of several values the smallest and the largest, in columns."""
+    ends = f"{min(values):.4g} to {max(values):.4g}" if len(values) > 1 else ""
+    return f"{statistics.median(values):11.4g} {ends:<22}"
 
 
 def main():
@@ -93,13 +100,13 @@ def main():
         print(f"the two differ in {difference}")
     rounds = [min(len(figure["values"]) for figure in result["figures"].values()) for result in (before, after)]
     print(f"{rounds[0]} and {rounds[1]} rounds: of figures that did not change, 1 in {coincidence(*rounds)} lies apart by chance")
-    shown = [row for row in rows if options.all or row[4]]
+    shown = [row for row in rows if options.all or row[5]]
     width = max((len(row[0]) for row in shown), default=0)
     if shown:
-        print(f"{'':{width}} {'before':>11} {'after':>11} {'ratio':>7}")
-    for figure, old, new, ratio, said in shown:
-        print(f"{figure:{width}} {old:11.4g} {new:11.4g} {ratio:7.3f} {said}".rstrip())
-    counts = {word: sum(row[4] == word for row in rows) for word in ("better", "worse")}
+        print(f"{'':{width}} {'better':6} {'before':>11} {'min to max':22} {'after':>11} {'min to max':22} {'ratio':>7}")
+    for figure, better, old, new, ratio, said in shown:
+        print(f"{figure:{width}} {better:6} {spread(old)} {spread(new)} {ratio:7.3f} {said}".rstrip())
+    counts = {word: sum(row[5] == word for row in rows) for word in ("better", "worse")}
     print(f"{counts['better']} better, {counts['worse']} worse, {len(rows) - sum(counts.values())} within noise or "
           f"{options.threshold:.0%}")
     for figure in missing:

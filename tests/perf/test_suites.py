@@ -85,7 +85,7 @@ class Comparison(unittest.TestCase):
 
     def test_what_only_one_has(self):
         rows, missing = compare.compare(result(a=[1, 1], b=[1, 1]), result(a=[2, 2], c=[1, 1]), 0.05)
-        self.assertEqual([(row[0], row[3], row[4]) for row in rows], [("a", 2.0, "worse")])
+        self.assertEqual([(row[0], row[4], row[5]) for row in rows], [("a", 2.0, "worse")])
         self.assertEqual(missing, ["b", "c"])
         with self.assertRaises(compare.NotComparable):
             compare.compare(result(a=[1]), result(b=[1]), 0.05)
@@ -104,7 +104,10 @@ class Commands(unittest.TestCase):
                     json.dump(content, file)
             done = self.run_script("compare.py", *paths[:2])
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stdout, r"\na +1\.05 +2\.05 +1\.952 worse\n")
+            self.assertRegex(done.stdout, r"\n +better +before +min to max +after +min to max +ratio\n")
+            self.assertRegex(done.stdout, r"\na lower +1\.05 1 to 1\.1 +2\.05 2 to 2\.1 +1\.952 worse\n")
+            self.assertNotIn("\nb ", done.stdout)
+            self.assertRegex(self.run_script("compare.py", *paths[:2], "--all").stdout, r"\nb lower +3 3 to 3 +3 3 to 3 +1\.000\n")
             self.assertIn("0 better, 1 worse, 1 within noise", done.stdout)
             self.assertEqual(self.run_script("compare.py", *paths[:2], "--fail-if-worse").returncode, 1)
             for path in (paths[2], os.path.join(folder, "missing")):
