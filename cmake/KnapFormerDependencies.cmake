@@ -30,11 +30,11 @@ if(KNAPFORMER_ENABLE_NCCL)
 endif()
 
 # oneDNN must share our threads: OpenMP's. ThreadSanitizer does not see those wait for each other.
-if(KNAPFORMER_ENABLE_ONEDNN STREQUAL "AUTO")
+if(knapformer_enable_onednn STREQUAL "AUTO")
   if(NOT Kokkos_ENABLE_CUDA AND NOT KNAPFORMER_SANITIZE MATCHES thread)
     find_package(OneDNN 2.6 QUIET)
   endif()
-elseif(KNAPFORMER_ENABLE_ONEDNN)
+elseif(knapformer_enable_onednn)
   find_package(OneDNN 2.6 REQUIRED)
 endif()
 if(OneDNN_FOUND)

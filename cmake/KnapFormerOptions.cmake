@@ -8,6 +8,10 @@ option(KNAPFORMER_ENABLE_NCCL "Move tokens between CUDA devices with NCCL; needs
 set(KNAPFORMER_ENABLE_ONEDNN AUTO CACHE STRING
   "Multiply bfloat16 matrices on the host with oneDNN: ON, OFF, or AUTO, where a fitting one is found")
 set_property(CACHE KNAPFORMER_ENABLE_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+string(TOUPPER "${KNAPFORMER_ENABLE_ONEDNN}" knapformer_enable_onednn)
+if(NOT knapformer_enable_onednn MATCHES "^(AUTO|ON|OFF|TRUE|FALSE|YES|NO|1|0)$")
+  message(FATAL_ERROR "KNAPFORMER_ENABLE_ONEDNN is '${KNAPFORMER_ENABLE_ONEDNN}': set it to ON, OFF or AUTO")
+endif()
 option(KNAPFORMER_ENABLE_CUDA_CHECK "Compile every device source with nvcc, without running it (target cuda-check)" OFF)
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 set(KNAPFORMER_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined or thread")
