@@ -145,7 +145,7 @@ double difference(const kf::Communicator& group, const std::vector<double>& a,
 }
 
 template <class T>
-bool run(const kf::Communicator& group, double tolerance) {
+bool run(const kf::Communicator& group, const char* element, double tolerance) {
   kf::MMDiTConfig config = kf::mmdit_preset("tiny");
   config.d_text = 64;  // of what the text encoder gives
   const kf::MMDiT<T> model(config, /*seed=*/1);
@@ -173,9 +173,10 @@ bool run(const kf::Communicator& group, double tolerance) {
   const bool same = of_model <= tolerance && of_blocks <= tolerance;
   const kf::PlanReport& report = balanced.plan().report();
   if (group.rank() == 0) {
-    std::printf("largest over mean work %.3f before, %.3f after; gradients differ by %.0e, %.0e\n",
-                report.max_over_mean_before, report.max_over_mean, of_model, of_blocks);
-    std::printf("%s\n", same ? "the same gradients" : "ANOTHER ANSWER");
+    std::printf("%s: largest over mean work %.3f before, %.3f after balancing\n", element,
+                report.max_over_mean_before, report.max_over_mean);
+    std::printf("%s: relative difference of the balanced gradients: model %.0e, blocks %.0e: %s\n",
+                element, of_model, of_blocks, same ? "the same gradients" : "ANOTHER ANSWER");
   }
   return same;
 }
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
   const bool same = [&] {
     const Kokkos::ScopeGuard kokkos(argc, argv);
     const kf::Communicator world(MPI_COMM_WORLD);
-    return run<float>(world, 1e-5) && run<kf::bfloat16>(world, 2e-2);
+    return run<float>(world, "float", 1e-5) && run<kf::bfloat16>(world, "bfloat16", 2e-2);
   }();
   MPI_Finalize();
   return same ? 0 : 1;
