@@ -8,6 +8,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RANKS ?= 2
 CMAKE_ARGS ?=
+CTEST_ARGS ?=
 BENCH_ARGS ?=
 SUITE ?= cpu
 OUTPUT ?= build/perf-$(SUITE).json
@@ -39,7 +40,7 @@ generator = $(if $(wildcard $(1)/CMakeCache.txt),,$(if $(shell command -v ninja 
 define run_tests
 	@echo "== running the tests in $(1)"
 	@rm -f $(1)/tests.xml; \
-	ctest --test-dir $(1) -j $(JOBS) $(2) --output-on-failure --no-tests=error --output-junit tests.xml; status=$$?; \
+	ctest --test-dir $(1) -j $(JOBS) $(2) $(CTEST_ARGS) --output-on-failure --no-tests=error --output-junit tests.xml; status=$$?; \
 	cmake -DFILE=$(1)/tests.xml -P cmake/count-tests.cmake && exit $$status
 endef
 
@@ -73,7 +74,7 @@ help:
 	@echo 'JOBS=$(JOBS)   RANKS=$(RANKS)   SETUP=no skips the set-up, CUDA_CHECK=no the compilation with nvcc'
 	@echo 'FORTRAN=$(FORTRAN)   whether the Fortran module is built: where there is gfortran and mpifort'
 	@echo 'BENCH_ARGS="--benchmark_filter=32x32" is passed to the benchmark'
-	@echo 'CMAKE_ARGS="-DKokkos_ROOT=..." is passed to CMake'
+	@echo 'CMAKE_ARGS="-DKokkos_ROOT=..." is passed to CMake, CTEST_ARGS="-R ^plan" to ctest'
 
 setup:
 ifneq ($(SETUP),no)

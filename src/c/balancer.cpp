@@ -8,7 +8,7 @@
 namespace knapformer::c {
 namespace {
 
-constexpr const char* kCreate = "knapformer_balancer_create";
+constexpr const char* kCreateBalancer = "knapformer_balancer_create";
 
 knapformer_balancer_options default_options() {
   knapformer_balancer_options options{.struct_size = sizeof(knapformer_balancer_options),
@@ -21,11 +21,11 @@ knapformer_balancer_options default_options() {
 }
 
 BalancerOptions options_of(const knapformer_balancer_options& given, std::int64_t ranks) {
-  require_initialised(given, kCreate, "knapformer_balancer_options_init");
-  PlanOptions plan = plan_options(given.plan, kCreate);
+  require_initialised(given, kCreateBalancer, "knapformer_balancer_options_init");
+  PlanOptions plan = plan_options(given.plan, kCreateBalancer);
   plan.machine.check(ranks);
-  const auto speeds =
-      array(given.speed_estimate, given.speed_estimate_count, kCreate, "options.speed_estimate");
+  const auto speeds = array(given.speed_estimate, given.speed_estimate_count, kCreateBalancer,
+                            "options.speed_estimate");
   return {.topology = std::move(plan.topology),
           .cost = plan.cost,
           .heads = given.plan.heads,
@@ -43,7 +43,7 @@ Balancer create(const Communicator& group, const knapformer_balancer_options& gi
                 knapformer_balancer** balancer) {
   BalancerOptions options{.topology = Topology::elastic()};
   group.agree(complaint_of([&] {
-    require(balancer, kCreate, "balancer");
+    require(balancer, kCreateBalancer, "balancer");
     options = options_of(given, group.size());
   }));
   return Balancer(group, std::move(options));
@@ -74,7 +74,7 @@ int knapformer_balancer_create(const knapformer_communicator* communicator,
                                const knapformer_balancer_options* options,
                                knapformer_balancer** balancer) {
   const auto* group = communicator ? &communicator->group : nullptr;
-  return collective(group, kCreate, "communicator", [&] {
+  return collective(group, kCreateBalancer, "communicator", [&] {
     if (balancer) *balancer = nullptr;
     *balancer =
         new knapformer_balancer{create(*group, options ? *options : default_options(), balancer)};

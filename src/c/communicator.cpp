@@ -10,19 +10,19 @@
 namespace knapformer::c {
 namespace {
 
-constexpr const char* kCreate = "knapformer_communicator_create";
+constexpr const char* kCreateCommunicator = "knapformer_communicator_create";
 
 CommunicatorOptions options_of(const knapformer_communicator_options* given) {
   if (!given) return {};
-  require_initialised(*given, kCreate, "knapformer_communicator_options_init");
+  require_initialised(*given, kCreateCommunicator, "knapformer_communicator_options_init");
   if (given->transport < KNAPFORMER_TRANSPORT_AUTO ||
       given->transport > KNAPFORMER_TRANSPORT_NCCL) {
-    throw Error(std::string(kCreate) + ": there is no transport " +
+    throw Error(std::string(kCreateCommunicator) + ": there is no transport " +
                 std::to_string(given->transport) + "; give one of KNAPFORMER_TRANSPORT_...");
   }
   if (given->nccl_peers > std::numeric_limits<int>::max()) {
-    throw Error(std::string(kCreate) + ": nccl_peers is " + std::to_string(given->nccl_peers) +
-                "; give at most 2147483647");
+    throw Error(std::string(kCreateCommunicator) + ": nccl_peers is " +
+                std::to_string(given->nccl_peers) + "; give at most 2147483647");
   }
   CommunicatorOptions options;
   options.transport = static_cast<TransportKind>(given->transport);
@@ -45,11 +45,12 @@ int create(MPI_Comm comm, const knapformer_communicator_options* given,
   return local([&] {
     if (communicator) *communicator = nullptr;
     if (!Kokkos::is_initialized()) {
-      throw Error(std::string(kCreate) + ": Kokkos is not initialised; call knapformer_initialize");
+      throw Error(std::string(kCreateCommunicator) +
+                  ": Kokkos is not initialised; call knapformer_initialize");
     }
     CommunicatorOptions options;
     const std::string complaint = complaint_of([&] {
-      require(communicator, kCreate, "communicator");
+      require(communicator, kCreateCommunicator, "communicator");
       options = options_of(given);
     });
     const Communicator group(comm, std::move(options));

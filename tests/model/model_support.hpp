@@ -5,7 +5,6 @@
 
 #include <knapformer/model/transformer.hpp>
 #include <knapformer/plan/planner.hpp>
-#include <numeric>
 #include <support/device_arrays.hpp>
 
 namespace knapformer::test {
@@ -46,30 +45,6 @@ void randomize(const Vector<T>& parameters, std::uint64_t seed) {
 template <class T>
 void randomize_parameters(const Transformer<T>& model, std::uint64_t seed) {
   randomize(model.parameters(), seed);
-}
-
-/// The slope of loss() along a random direction of `variable`, by differences extrapolated to the
-/// step 0, less that of `gradient`; relative to the size of the gradient.
-template <class View, class Loss>
-double slope_error(const View& variable, const std::vector<double>& gradient, const Loss& loss,
-                   std::mt19937_64& random) {
-  const std::vector<double> values = to_host(variable);
-  const auto direction = random_values(std::ssize(values), random);
-  const auto loss_at = [&](double step) {
-    std::vector<double> moved = values;
-    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
-    from_host(moved, variable);
-    return loss();
-  };
-  constexpr double kStep = 1e-4;
-  const auto wide = (loss_at(2 * kStep) - loss_at(-2 * kStep)) / (4 * kStep);
-  const auto narrow = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-  from_host(values, variable);
-  const double slope =
-      std::inner_product(direction.begin(), direction.end(), gradient.begin(), 0.0);
-  const double size =
-      std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
-  return std::abs(static_cast<double>((4 * narrow - wide) / 3) - slope) / (size > 0 ? size : 1);
 }
 
 }  // namespace knapformer::test

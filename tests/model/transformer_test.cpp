@@ -60,8 +60,11 @@ TEST_P(Gradients, AreThoseOfTheOutput) {
   }
 }
 
-/// Slopes along random directions, of x and of every parameter.
-void differentiate(const TransformerConfig& config, const std::vector<std::int64_t>& lengths) {
+enum class Parameters { kOneByOne, kTogether };
+
+/// Slopes along random directions, of x and of the parameters.
+void differentiate(const TransformerConfig& config, const std::vector<std::int64_t>& lengths,
+                   Parameters parameters) {
   const Batch batch(lengths, 1, config.plan_heads());
   const Transformer<double> model(config, 1);
   randomize_parameters(model, 2);
@@ -74,6 +77,11 @@ void differentiate(const TransformerConfig& config, const std::vector<std::int64
   const auto dx = to_host(model.backward(batch.exec, batch.routing, batch.dy, saved));
   std::mt19937_64 random(7);
   EXPECT_LE(slope_error(batch.x, dx, loss, random), 1e-8);
+  if (parameters == Parameters::kTogether) {
+    const auto gradients = to_host(model.gradients());
+    EXPECT_LE(slope_error(model.parameters(), gradients, loss, random), 1e-7);
+    return;
+  }
   for (const ParameterInfo& info : block_parameters(config)) {
     const auto gradient = to_host(model.gradient(1, info.name));
     EXPECT_LE(slope_error(model.parameter(1, info.name), gradient, loss, random), 1e-7)
@@ -87,7 +95,7 @@ TEST_P(Gradients, OfLongAndShortSequences) {
   for (const std::int64_t kv_heads : {0, 1}) {
     config.kv_heads = kv_heads;
     SCOPED_TRACE(kv_heads);
-    differentiate(config, {17, 0, 1000, 1, 2});
+    differentiate(config, {17, 0, 1000, 1, 2}, Parameters::kTogether);
   }
 }
 
@@ -98,7 +106,7 @@ TEST_P(Gradients, WithSharedKeys) {
   for (const std::int64_t kv_heads : {1, 2, 3}) {
     config.kv_heads = kv_heads;
     SCOPED_TRACE(kv_heads);
-    differentiate(config, {4, 0, 1, 2, 17});
+    differentiate(config, {4, 0, 1, 2, 17}, Parameters::kOneByOne);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <knapformer/kernels/types.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -154,6 +155,30 @@ void expect_gradient(const std::string& name, const View& variable, const Gradie
   }
   from_host(values, variable);
   EXPECT_LT(difference(got, expected), 1e-8);
+}
+
+/// The slope of loss() along a random direction of `variable`, by differences extrapolated to the
+/// step 0, less that of `gradient`; relative to the size of the gradient.
+template <class View, class Loss>
+double slope_error(const View& variable, const std::vector<double>& gradient, const Loss& loss,
+                   std::mt19937_64& random) {
+  const std::vector<double> values = to_host(variable);
+  const auto direction = random_values(std::ssize(values), random);
+  const auto loss_at = [&](double step) {
+    std::vector<double> moved = values;
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+    from_host(moved, variable);
+    return loss();
+  };
+  constexpr double kStep = 1e-4;
+  const auto wide = (loss_at(2 * kStep) - loss_at(-2 * kStep)) / (4 * kStep);
+  const auto narrow = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+  from_host(values, variable);
+  const double slope =
+      std::inner_product(direction.begin(), direction.end(), gradient.begin(), 0.0);
+  const double size =
+      std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
+  return std::abs(static_cast<double>((4 * narrow - wide) / 3) - slope) / (size > 0 ? size : 1);
 }
 
 }  // namespace knapformer::test
