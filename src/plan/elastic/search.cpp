@@ -180,7 +180,10 @@ bool ElasticSearch::attempt(std::span<const std::int64_t> ranks, Change change) 
 
 // Places a sequence anew, or on no rank for now if there are no shares.
 void ElasticSearch::put(std::int64_t i, std::span<const Share> shares) {
-  --budget_;
+  // A wide bag costs more: every two of its ranks talk.
+  constexpr std::size_t kPairsOfAChange = 1024;
+  const std::size_t ranks = std::max(times_.shares(i).size(), shares.size());
+  budget_ -= 1 + static_cast<std::int64_t>(ranks * ranks / 2 / kPairsOfAChange);
   const bool known =
       std::any_of(undo_.begin(), undo_.begin() + static_cast<std::ptrdiff_t>(undo_size_),
                   [&](const Before& b) { return b.sequence == i; });

@@ -24,7 +24,7 @@ class ElasticSearch {
   ElasticSearch(const PlanProblem& problem, std::span<const std::int64_t> order, const Pods& pods,
                 StepTimes& times);
 
-  /// Places at most `budget` sequences anew.
+  /// Places at most `budget` sequences anew, fewer in bags of more than 45 ranks.
   void run(std::int64_t budget);
 
  private:
