@@ -38,7 +38,7 @@ function(knapformer_warnings target)
 endfunction()
 
 # Sanitizers reach the test programs too, through the build interface only. Two checks that take long to
-# compile are left out: of null pointers, which the address sanitizer reports too, and of the classes of objects.
+# compile are left out: of null pointers, whose use the address sanitizer reports too, and of the classes of objects.
 function(knapformer_sanitize target)
   if(KNAPFORMER_SANITIZE)
     target_compile_options(${target} PUBLIC

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
 #include <knapformer/train/memory.hpp>
 #include <limits>
 #include <map>
@@ -46,7 +47,8 @@ double needed_bytes(const Communicator& world, const Device& exec, const DataSou
   const auto parts = static_cast<std::size_t>(options.micro_batches);
   std::vector<std::int64_t> lengths, offsets{0};
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::vector<std::int64_t> loaded = data.lengths(0, rank);
+    std::vector<std::int64_t> loaded = data.lengths(0, rank);
+    std::ranges::sort(loaded, std::greater());  // the longest in one micro-batch, at worst
     const auto part = static_cast<std::int64_t>((loaded.size() + parts - 1) / parts);
     lengths.insert(lengths.end(), loaded.begin(), loaded.begin() + part);
     offsets.push_back(std::ssize(lengths));

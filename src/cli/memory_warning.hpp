@@ -11,7 +11,8 @@
 namespace knapformer::cli {
 
 /// Collective: where the ranks of a node are predicted to need more memory than it has left for the
-/// first step of simulate(), rank 0 says so on stderr. Knows host memory only.
+/// first step of simulate(), rank 0 says so on stderr. Knows host memory only, and no limits of a
+/// job.
 void warn_of_memory(const Communicator& world, const Device& exec, const DataSource& data,
                     const SimulationOptions& options, std::int64_t element_bytes);
 

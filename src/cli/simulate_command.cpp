@@ -321,8 +321,8 @@ Command add_simulate_command(CLI::App& app, const std::string& command_line) {
   add_measurement_options(*simulate, *options);
   simulate->footer(
       "Threads of a rank: OMP_NUM_THREADS. The speed-up is the mean step time without balancing "
-      "over "
-      "that with it; what the imbalance allowed is the largest over the mean busy time without "
+      "over that with it; what the imbalance allowed is the largest over the mean busy time "
+      "without "
       "it.");
   return {simulate, true, [options] { run(*options); }};
 }

@@ -96,6 +96,7 @@ std::string options_for(const CLI::App& simulate, const CLI::App& given) {
     const std::string name = option->get_name();
     if (option->count() == 0 || std::ranges::find(kOfTune, name) != kOfTune.end()) continue;
     if (!simulate.get_option_no_throw(name)) continue;
+    if (option->results().back() == "-") continue;  // the standard input, which ranks cannot share
     out += fmt::format(" {} {}", name, shell_word(option->results().back()));
   }
   for (const CLI::App* group : given.get_subcommands([](const CLI::App*) { return true; })) {
@@ -110,7 +111,8 @@ std::string simulate_command(const CLI::App& tune, const Options& options, std::
   const CLI::App& simulate = *tune.get_parent()->get_subcommand("simulate");
   std::string out = fmt::format("mpirun -n {} {} simulate{}", ranks, shell_word(options.program),
                                 options_for(simulate, tune));
-  if (tune.count("--d-model") + tune.count("--heads") > 0) {
+  if (tune.count("--d-model") + tune.count("--heads") > 0 &&
+      options.d_model % (2 * options.heads) == 0) {
     out += fmt::format(" --d-model {} --heads {}", options.d_model, options.heads);
   }
   return out;

@@ -196,7 +196,7 @@ TEST(Attention, QueryHeadsShareKeys) {
 TEST(Attention, StandsSharpDistributions) { compare({{300}, {2}, 16}, 300); }
 
 /// Compares the backward pass with finite differences of the forward pass.
-/// In single elements, or along random directions if there are no `samples`.
+/// Along random directions, and in `samples` single elements.
 void differentiate(const Shape& shape, std::size_t samples) {
   const Device exec;
   std::mt19937_64 random(9);
