@@ -37,13 +37,11 @@ function(knapformer_warnings target)
     $<$<COMPILE_LANG_AND_ID:Fortran,GNU>:-Wall -std=f2018>)
 endfunction()
 
-# Sanitizers reach the test programs too, through the build interface only. Two checks that take long to
-# compile are left out: of null pointers, whose use the address sanitizer reports too, and of the classes of objects.
+# Sanitizers reach the test programs too, through the build interface only.
 function(knapformer_sanitize target)
   if(KNAPFORMER_SANITIZE)
     target_compile_options(${target} PUBLIC
-      $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE} -fno-sanitize=null,vptr -fno-omit-frame-pointer
-        -fno-sanitize-recover=all>)
+      $<BUILD_INTERFACE:-fsanitize=${KNAPFORMER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
     # Several sources at once: most of the time goes into what they all include.
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6
       UNITY_BUILD_CODE_AFTER_INCLUDE "#undef KNAPFORMER_INSTANTIATE")

@@ -322,8 +322,7 @@ Command add_simulate_command(CLI::App& app, const std::string& command_line) {
   simulate->footer(
       "Threads of a rank: OMP_NUM_THREADS. The speed-up is the mean step time without balancing "
       "over that with it; what the imbalance allowed is the largest over the mean busy time "
-      "without "
-      "it.");
+      "without it.");
   return {simulate, true, [options] { run(*options); }};
 }
 

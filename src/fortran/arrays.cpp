@@ -39,7 +39,7 @@ Side side_of(const CFI_cdesc_t& array, std::int64_t heads, const std::string& na
     const std::int64_t there = last > 0 ? array.dim[last - 1].extent : 0;
     if (there != heads) {
       throw Error(name + " has " + knapformer::plural(there, "head") +
-                  " in its last dimension but one, " + "the plan has " + std::to_string(heads));
+                  " in its last dimension but one, the plan has " + std::to_string(heads));
     }
     row_bytes /= heads;
   }

@@ -11,8 +11,8 @@
 namespace knapformer {
 
 void check(const TransformerConfig& config) {
-  constexpr std::int64_t kLargest = std::int64_t{1}
-                                    << 24;  // keeps every product far inside 64 bits
+  // Keeps the size of a block far inside 64 bits.
+  constexpr std::int64_t kLargest = std::int64_t{1} << 24;
   const std::initializer_list<std::pair<const char*, std::int64_t>> extents = {
       {"d_model", config.d_model}, {"heads", config.heads}, {"d_ffn", config.d_ffn}};
   for (const auto& [name, extent] : extents) {

@@ -226,7 +226,9 @@ class Tune(ProgramTest):
         self.assertIn("--data-codes", self.complaint("tune"))
         self.assertIn("--data-codes", self.complaint("tune", *LOPSIDED, "--manifest", self.manifest))
         for value, part in (("g4n8x", "g4n8x"), ("g1n2,", "missing"), (",", "missing"), ("g1n2,g1n2", "g1n2 is given twice"),
-                            ("home,home", "home is given twice"), ("g1n2,g1n3", "3 ranks"), ("elastic0", "zero"), ("elastic0", "joined by '+', for example g1n4+g4n1; or home, which is no balancing"),
+                            ("home,home", "home is given twice"), ("g1n2,g1n3", "3 ranks"),
+                            ("elastic0", "zero; expected elastic, elastic<k> for bags of at most k ranks, or terms g<degree>n<count> "
+                                         "joined by '+', for example g1n4+g4n1; or home, which is no balancing"),
                             ("HOME", "HOME"), ("", "empty"), ("g1n1+g1n1", "twice")):
             with self.subTest(topologies=value):
                 self.assertIn(part, self.complaint("tune", *LOPSIDED, "--topologies", value))
